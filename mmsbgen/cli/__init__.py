@@ -22,6 +22,7 @@ _COMMANDS = {
     "evaluate": LazyCommand("mmsbgen.cli.evaluate:evaluate", "Compare communities with known ones."),
     "render": LazyCommand("mmsbgen.cli.render:render", "Print the source of a kernel."),
     "graph": LazyCommand("mmsbgen.cli.graph.commands:graph", "Run graph algorithms: searches, components, PageRank."),
+    "mf": LazyCommand("mmsbgen.cli.mf.commands:mf", "Factorise ratings: fit, predict, recommend."),
     "serve": LazyCommand("mmsbgen.cli.serve:serve", "Serve the tuning database, kernels and jobs over HTTP."),
     "report": LazyCommand("mmsbgen.cli.report:report", "Write a page with pictures of what a run found."),
     "tune": LazyCommand("mmsbgen.cli.tune:tune", "Find the fastest configuration of each kernel on a device."),

@@ -21,7 +21,11 @@ __all__ = ["absolute", "family", "names", "resolve_family"]
 
 GROUP = "mmsbgen.families"
 """Group of the entry points by which installed packages add families."""
-_FAMILIES = {"graph": "mmsbgen.families.graph:GRAPH", "mmsb": "mmsbgen.families.mmsb:MMSB"}
+_FAMILIES = {
+    "graph": "mmsbgen.families.graph:GRAPH",
+    "mf": "mmsbgen.families.mf:MF",
+    "mmsb": "mmsbgen.families.mmsb:MMSB",
+}
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<name>\w+))?")
 
 

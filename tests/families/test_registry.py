@@ -32,7 +32,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("package")
 def test_entry_points_are_families() -> None:
-    assert families.names() == ("add", "gone", "graph", "mmsb", "vector_add")
+    assert families.names() == ("add", "gone", "graph", "mf", "mmsb", "vector_add")
     assert families.family("vector_add").kernels.keys() == {"vector_add"}
     assert families.resolve_family("vector_add") is families.family("vector_add")
     with pytest.raises(InputError, match="has the family 'vector_add': rename one of them"):

@@ -248,7 +248,7 @@ def test_files_beside_it_are_not_imported(folder: Path) -> None:
     ("words", "message"),
     [
         ("tune --family other.py", "there is no file"),
-        ("tune --family other", "no family 'other'; there are graph, mmsb; name a file as FILE.py"),
+        ("tune --family other", "no family 'other'; there are graph, mf, mmsb; name a file as FILE.py"),
         ("tune --family numpy:ndarray", "numpy:ndarray is no family of kernels"),
         ("tune --family no_such_module:X", "No module named 'no_such_module'"),
         (

@@ -1,0 +1,236 @@
+"""``mmsbgen mf``: factorise ratings, and predict and recommend by what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mmsbgen.cli.shared.common import MmsbgenGroup
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
+from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
+from mmsbgen.cli.shared.parameter_types import NamedPath
+
+if TYPE_CHECKING:
+    from mmsbgen.factorisation import ALS, MatrixFactorization
+
+_MODEL = click.argument("model", type=NamedPath(dir_okay=False))
+_COLUMNS = click.option("--columns", metavar="U,I,R", help="Columns of user, item, rating: names, or numbers from 1.")
+_DUPLICATES = click.option(
+    "--duplicates",
+    type=click.Choice(["error", "mean", "last"]),
+    default="error",
+    show_default=True,
+    help="What several ratings of a user and an item are.",
+)
+_COUNT = click.option("-n", "count", type=click.IntRange(1), default=10, show_default=True, help="How many.")
+
+
+@click.group(cls=MmsbgenGroup, help="Factorise ratings of items by users; predict ratings and recommend items.")
+def mf() -> None:
+    """Group of matrix factorisation."""
+
+
+@mf.command(
+    "fit",
+    cls=GuidedCommand,
+    help="Fit factors to RATINGS: a CSV, TSV or other file with user, item and rating a line. A part of the ratings is "
+    "held out, which tells when to stop and how good predictions are.",
+)
+@click.argument("ratings", type=NamedPath())
+@click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The model, an .npz file.")
+@click.option("-k", "factors", type=click.IntRange(1), default=32, show_default=True, help="Factors.")
+@click.option(
+    "--method",
+    type=click.Choice(["sgd", "als", "implicit"]),
+    default="sgd",
+    show_default=True,
+    help="Gradient descent or least squares for ratings; implicit: least squares for counts, such as plays.",
+)
+@click.option("--holdout", type=float, default=0.1, show_default=True, help="Part of the ratings held out; 0: none.")
+@click.option("--test", type=NamedPath(), help="Held-out ratings in a file of their own.")
+@click.option("--epochs", type=click.IntRange(1), help="Most sweeps.  [default: 60; 15 for least squares]")
+@click.option("--reg", type=float, help="Penalty.  [default: 0.1; implicit: 10]")
+@click.option("--learning-rate", type=float, help="Step of the first sweep of sgd.  [default: 0.02]")
+@click.option(
+    "--schedule",
+    type=click.Choice(["auto", "tiles", "adds", "locks"]),
+    default="auto",
+    show_default=True,
+    help="How sgd shares out ratings.",
+)
+@click.option("--deterministic", is_flag=True, help="The same bits each time, by the schedule tiles.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@_COLUMNS
+@_DUPLICATES
+@shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
+@expert(shared_option("database", "Tuning database: a path or URL."))
+@json_option("Print JSON: figures of the fit.")
+@log_options
+def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
+    import json
+    import time
+
+    from mmsbgen.base.errors import InputError
+    from mmsbgen.factorisation import ALS, MatrixFactorization
+    from mmsbgen.ratings import read_ratings
+
+    method, holdout = given["method"], given["test"] or given["holdout"] or None
+    for name in ("learning_rate", "deterministic"):
+        if given[name] and method != "sgd":
+            raise InputError(f"--{name.replace('_', '-')} is of the method sgd: leave it out")
+    found = read_ratings(_file(ratings), columns=_named(given["columns"]), duplicates=given["duplicates"])
+    shared = {
+        "n_factors": given["factors"],
+        "random_state": given["seed"],
+        "device": given["device"],
+        "database": given["database"],
+    }
+    chosen = {"n_epochs": given["epochs"], "reg": given["reg"], "learning_rate": given["learning_rate"]}
+    shared |= {name: value for name, value in chosen.items() if value is not None}
+    if isinstance(holdout, Path):
+        holdout = read_ratings(_file(holdout), columns=_named(given["columns"]), duplicates=given["duplicates"])
+    estimator: MatrixFactorization | ALS
+    if method == "sgd":
+        ways = {name: given[name] for name in ("schedule", "deterministic")}
+        estimator = MatrixFactorization(**shared, **ways, holdout=holdout)
+    else:
+        estimator = ALS(**shared, implicit=method == "implicit", holdout=None if method == "implicit" else holdout)
+    begin = time.perf_counter()
+    estimator.fit(found)
+    seconds = time.perf_counter() - begin
+    estimator.save(out)
+    best = estimator.history_[estimator.n_iter_ - 1]
+    told: dict[str, Any] = {
+        "ratings": len(found),
+        "users": found.user_ids.size,
+        "items": found.item_ids.size,
+        "sweeps": estimator.n_iter_,
+        "seconds": seconds,
+        "interrupted": estimator.interrupted_,
+    }
+    if method == "sgd":
+        assert isinstance(estimator, MatrixFactorization)
+        told |= {"schedule": estimator.schedule_, "ratings_per_second": estimator.updates_per_second_}
+    if method != "implicit":
+        told |= {"rmse": best["rmse"], "held_out": holdout is not None, "deviation": float(found.values.std())}
+    if as_json:
+        click.echo(json.dumps(told | {"history": estimator.history_}))
+    elif not is_quiet(click.get_current_context()):
+        click.echo(_told(told, out))
+
+
+def _told(told: dict[str, Any], out: Path) -> str:
+    text = f"{told['ratings']} ratings of {told['users']} users and {told['items']} items; {told['sweeps']} sweeps, "
+    text += f"{told['seconds']:.1f} s"
+    if "schedule" in told:
+        text += f" ({told['ratings_per_second'] / 1e6:.1f} million ratings/s by {told['schedule']})"
+    if "rmse" in told:
+        where = "held-out ratings" if told["held_out"] else "some of the fitted ratings"
+        text += f"\nRMSE {told['rmse']:.4f} on {where}; the mean alone has about {told['deviation']:.4f}"
+    return f"{text}\n{out}: the model"
+
+
+@mf.command("evaluate", help="Errors of a model's predictions on RATINGS, best such that were not fitted.")
+@_MODEL
+@click.argument("ratings", type=NamedPath())
+@_COLUMNS
+@_DUPLICATES
+@json_option("Print JSON.")
+@log_options
+def evaluate(model: Path, ratings: Path, columns: str | None, duplicates: Any, as_json: bool) -> None:
+    import json
+
+    from mmsbgen.factorisation import load_model
+    from mmsbgen.ratings import read_ratings
+
+    fitted = load_model(model)
+    found = fitted.evaluate(read_ratings(_file(ratings), columns=_named(columns), duplicates=duplicates))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo(f"RMSE {found['rmse']:.4f}, MAE {found['mae']:.4f} on {found['ratings']} ratings")
+    if found["unknown_users"] or found["unknown_items"]:
+        click.echo(
+            f"{found['unknown_users']} by unknown users and {found['unknown_items']} of unknown items, predicted by "
+            "what is known of the other"
+        )
+
+
+@mf.command("predict", help="Predict the ratings of PAIRS, a file with user and item a line.")
+@_MODEL
+@click.argument("pairs", type=NamedPath())
+@click.option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing.")
+@click.option("--columns", metavar="U,I", help="Columns of user and item: names, or numbers from 1.")
+@log_options
+def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> None:
+    from mmsbgen.factorisation import load_model
+    from mmsbgen.ratings.rating_files import read_pairs
+
+    fitted, found = load_model(model), read_pairs(_file(pairs), _named(columns))
+    users, items = found.user_ids[found.users], found.item_ids[found.items]
+    values = fitted.predict(users, items)
+    rows = zip(users.tolist(), items.tolist(), values.tolist(), strict=True)
+    _write([("user", "item", "rating"), *((user, item, f"{value:.6g}") for user, item, value in rows)], out)
+
+
+@mf.command("recommend", help="The items with the largest predictions for a user who has not rated them.")
+@_MODEL
+@click.option("--user", metavar="ID", required=True, help="The user.")
+@_COUNT
+@log_options
+def recommend(model: Path, user: str, count: int) -> None:
+    from mmsbgen.factorisation import load_model
+
+    fitted = load_model(model)
+    ids, scores = fitted.recommend(_id(user, fitted.user_ids_), N=count)
+    _write([("item", "score"), *((item, f"{x:.4f}") for item, x in zip(ids.tolist(), scores, strict=True))], None)
+
+
+@mf.command("similar", help="The items that are most like an item, by the angle between factors.")
+@_MODEL
+@click.option("--item", metavar="ID", required=True, help="The item.")
+@_COUNT
+@log_options
+def similar(model: Path, item: str, count: int) -> None:
+    from mmsbgen.factorisation import load_model
+
+    fitted = load_model(model)
+    ids, scores = fitted.similar_items(_id(item, fitted.item_ids_), N=count + 1)
+    rows = list(zip(ids.tolist(), scores, strict=True))[1:]
+    _write([("item", "cosine"), *((name, f"{x:.4f}") for name, x in rows)], None)
+
+
+def _file(path: Path) -> Path:
+    return Path("/dev/stdin") if str(path) == "-" else path
+
+
+def _named(columns: str | None) -> list[str] | None:
+    return None if columns is None else [name.strip() for name in columns.split(",")]
+
+
+def _id(text: str, ids: Any) -> Any:
+    """An id as the model has it."""
+    if ids.dtype.kind in "iu":
+        try:
+            return int(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _write(rows: list[tuple[Any, ...]], out: Path | None) -> None:
+    import csv
+    import io
+
+    from mmsbgen.base.atomic_files import write_text
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    if out is None:
+        click.echo(shown(text.getvalue()), nl=False)
+    else:
+        write_text(out, text.getvalue())

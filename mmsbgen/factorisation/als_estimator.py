@@ -1,0 +1,145 @@
+"""The estimator ``ALS``: alternating least squares for ratings and for counts."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.parameters import Parameters
+from mmsbgen.base.user_warning import warn_user
+from mmsbgen.factorisation.device_sweeps import LeastSquaresSweeps
+from mmsbgen.factorisation.fit_loop import (
+    FitCourse,
+    InterruptedFactorisation,
+    Scaled,
+    fit_sweeps,
+    need_number,
+    seed_of,
+    seen_by_user,
+    some_of,
+    train_and_test,
+    without_unrated,
+)
+from mmsbgen.factorisation.fitted_factors import Answers, ModelFactors, given_ratings
+from mmsbgen.families.mf.reference import Factors
+from mmsbgen.families.mf.start import start_factors
+from mmsbgen.families.mf.workloads import Cells
+
+__all__ = ["ALS"]
+
+#: Ratings that the zero of a bias counts as, and turns of both sides (Koren, Bell 2011, 5.2.1).
+_DAMPING, _TURNS = 10.0, 10
+
+
+@dataclass(eq=False, repr=False)
+class ALS(Parameters, Answers):
+    """Factors of users and items, by alternating least squares.
+
+    Explicit: biases are taken from the ratings first; factors then minimise the squared errors of the rest plus
+    ``reg`` times the squared length of each row, times its number of ratings if ``weighted`` (Zhou et al. 2008).
+    Implicit (Hu, Koren, Volinsky 2008): every cell has the preference 1 where there is a count, else 0, with the
+    confidence ``1 + alpha count``.
+
+    Args:
+        n_factors: K.
+        n_epochs: Most sweeps; one solves for all users, then for all items.
+        reg: Penalty; by default 0.1 for ratings, which are scaled to deviation 1, and 10 for counts.
+        implicit: Whether values are counts, such as plays.
+        alpha: What a count of 1 adds to the confidence.
+        weighted: Whether the penalty is multiplied by a row's number of ratings; always without for counts.
+        holdout: As for :class:`MatrixFactorization`; for ratings only.
+        patience: As for :class:`MatrixFactorization`.
+        random_state: An integer, None for 0, or a NumPy generator.
+        device: A device for :func:`mmsbgen.backends.open_device`; the best one by default.
+        database: Path or URL of the tuning database; the user's own by default.
+
+    Attributes:
+        model_: The numbers, :class:`mmsbgen.factorisation.ModelFactors`.
+        n_iter_: The sweeps after which the factors were taken.
+        history_: For each sweep ``sweep``, ``seconds`` and ``rmse``: of held-out ratings, or of some fitted ones; of
+            counts that of preferences at their cells.
+        interrupted_: Whether Ctrl-C ended the fit.
+    """
+
+    n_factors: int = 32
+    _: KW_ONLY
+    n_epochs: int = 15
+    reg: float | None = None
+    implicit: bool = False
+    alpha: float = 1.0
+    weighted: bool = True
+    holdout: Any = None
+    patience: int = 2
+    random_state: Any = None
+    device: str | None = None
+    database: str | Path | None = None
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Fit ratings or counts, given as to :meth:`MatrixFactorization.fit`; raises alike, and for counts below 0."""
+        need_number("n_factors", self.n_factors, 1, whole=True)
+        need_number("n_epochs", self.n_epochs, 1, whole=True)
+        need_number("alpha", self.alpha, 0, above=True)
+        need_number("patience", self.patience, 1, whole=True)
+        if self.reg is not None:
+            need_number("reg", self.reg, 0, above=True)
+        ratings, seed = given_ratings(X, y), seed_of(self.random_state)
+        if self.implicit and self.holdout is not None:
+            raise InputError("holdout is for ratings: counts have no error to stop by, leave it out")
+        if self.implicit and (ratings.values < 0).any():
+            raise InputError(
+                f"{ratings.name} has a count of {ratings.values.min():g}; implicit feedback has none below 0"
+            )
+        train, test = train_and_test(ratings, self.holdout, seed)
+        m, n = ratings.user_ids.size, ratings.item_ids.size
+        p, q = start_factors(seed, m, n, self.n_factors, bias=True)
+        if self.implicit:
+            scaled, b, c = Scaled(0.0, 1.0, -np.inf, np.inf), np.zeros(m), np.zeros(n)
+            cells = scaled.cells(train)
+            judged = some_of(cells._replace(ratings=np.ones(len(train))))
+            cells = cells._replace(ratings=self.alpha * cells.ratings)
+        else:
+            scaled = Scaled.of(train.values)
+            cells = scaled.cells(train)
+            b, c = _biases(cells)
+            judged = some_of(cells) if test is None else scaled.cells(test)
+            cells = cells._replace(ratings=cells.ratings - b[train.users] - c[train.items])
+        course = self._swept(cells, judged, scaled, Factors(p, q, b, c), test is not None)
+        x = scaled.back(without_unrated(course.factors, train))
+        self.model_ = ModelFactors(
+            x.p, x.q, x.b, x.c, scaled.mean, scaled.low, scaled.high,
+            ratings.user_ids, ratings.item_ids, *seen_by_user(train), implicit=self.implicit,
+        )  # fmt: skip
+        self.n_iter_, self.history_, self.interrupted_ = course.best, course.history, course.interrupted
+        if course.interrupted:
+            warn_user(f"stopped in sweep {len(course.history)}, with its factors", InterruptedFactorisation)
+        return self
+
+    def _swept(self, cells: Cells, judged: Cells, scaled: Scaled, start: Factors, stops: bool) -> FitCourse:
+        reg = self.reg if self.reg is not None else 10.0 if self.implicit else 0.1
+        weighted = self.weighted and not self.implicit
+        with LeastSquaresSweeps(cells, start, self.device, self.database, implicit=self.implicit) as on:
+            return fit_sweeps(
+                on,
+                lambda t: on.sweep(reg, weighted),
+                self.n_epochs,
+                scaled,
+                judged,
+                self.patience if stops else None,
+                f"reg={reg:g}: give a larger reg",
+            )
+
+
+def _biases(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Biases of users and items by turns, each the mean of what the others leave, damped."""
+    b, c = np.zeros(cells.n_users), np.zeros(cells.n_items)
+    of_user = np.bincount(cells.users, minlength=cells.n_users) + _DAMPING
+    of_item = np.bincount(cells.items, minlength=cells.n_items) + _DAMPING
+    for _ in range(_TURNS):
+        c = np.bincount(cells.items, cells.ratings - b[cells.users], cells.n_items) / of_item
+        b = np.bincount(cells.users, cells.ratings - c[cells.items], cells.n_users) / of_user
+    return b, c

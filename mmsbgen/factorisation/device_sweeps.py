@@ -1,0 +1,187 @@
+"""Sweeps on a device: the ratings, laid out for the chosen schedule, and the factors that sweeps change."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.backends import open_device
+from mmsbgen.base.progress import stage
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.families.mf import MF
+from mmsbgen.families.mf.als import scratch_of
+from mmsbgen.families.mf.layout import by_row, cells_of_tiles, padded
+from mmsbgen.families.mf.reference import Factors
+from mmsbgen.families.mf.start import order_of
+from mmsbgen.families.mf.workloads import STRETCHES, Cells, features
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.runtime import ChosenKernel, Runtime
+
+__all__ = ["DeviceSweeps", "LeastSquaresSweeps", "StochasticSweeps"]
+
+_REAL = np.float32
+_FACTORS = ("user_factors", "item_factors", "user_bias", "item_bias")
+
+
+class DeviceSweeps:
+    """Factors and ratings on an open device; a context manager that closes it."""
+
+    def __init__(self, cells: Cells, start: Factors, device: str | None, database: str | Path | None) -> None:
+        self.cells, self.k = cells, start.p.shape[1]
+        with contextlib.ExitStack() as opened:
+            self.device = opened.enter_context(open_device(device))
+            store = opened.enter_context(open_store(database, read_only=True))
+            self.runtime = Runtime(self.device, MF, Index(store))
+            arrays = padded(start.p, _REAL), padded(start.q, _REAL), start.b.astype(_REAL), start.c.astype(_REAL)
+            self.values: dict[str, Any] = dict(zip(_FACTORS, map(self.device.upload, arrays), strict=True))
+            self._evaluated: dict[str, Any] | None = None
+            self._close = opened.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._close.close()
+
+    def kernel(self, name: str, **more: Any) -> ChosenKernel:
+        """A kernel in its best configuration for these ratings."""
+        problem = self.problem(**more).only(MF.kernel(name).parameters)
+        return self.runtime.kernel(name, problem)
+
+    def problem(self, **more: Any) -> Problem:
+        """The problem of these ratings."""
+        return MF.problem(K=self.k, dtype="float32", **features(self.cells), **more)
+
+    def factors(self) -> Factors:
+        """The factors as they are now, float32 on the host."""
+        p, q, b, c = (self.device.download(self.values[name]) for name in _FACTORS)
+        return Factors(p[:, : self.k].copy(), q[:, : self.k].copy(), b, c)
+
+    def evaluate_on(self, cells: Cells, low: float, high: float) -> None:
+        """Take the ratings that :meth:`errors` is about, and what predictions are clipped to."""
+        self._judge = self.kernel("square_error")
+        self._evaluated = {
+            "users": self.device.upload(cells.users),
+            "items": self.device.upload(cells.items),
+            "ratings": self.device.upload(cells.ratings.astype(_REAL)),
+            "mean": _REAL(0),
+            "low": _REAL(low),
+            "high": _REAL(high),
+            "n_ratings": np.uint32(cells.users.size),
+            "sums_of_errors": self.device.alloc((STRETCHES, 2), np.float64),
+        }
+
+    def errors(self) -> tuple[float, float]:
+        """Root of the mean squared error, and mean absolute error; not finite if the factors are not."""
+        assert self._evaluated is not None
+        values = {name: self.values[name] for name in _FACTORS} | self._evaluated
+        self._judge.launch(int(self._evaluated["n_ratings"]), values)
+        squares, absolute = self.device.download(values["sums_of_errors"]).sum(axis=0)
+        count = int(self._evaluated["n_ratings"])
+        return float(np.sqrt(squares / count)), float(absolute / count)
+
+
+class StochasticSweeps(DeviceSweeps):
+    """Sweeps of stochastic gradient descent by one schedule.
+
+    Attributes:
+        schedule: ``tiles``, ``locks`` or ``adds``; ``auto`` is tiles on processors and adds on GPUs.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        start: Factors,
+        device: str | None,
+        database: str | Path | None,
+        *,
+        schedule: str,
+        bias: bool,
+        seed: int,
+    ) -> None:
+        super().__init__(cells, start, device, database)
+        try:
+            if schedule == "auto":
+                schedule = "adds" if self.device.info.kind == "gpu" else "tiles"
+            self.schedule = schedule
+            self._sweep = self.kernel(f"sgd_{schedule}", bias="on" if bias else "off")
+            with stage(f"placing {cells.users.size} ratings"):
+                self.values |= self._placed(seed)
+        except BaseException:
+            self._close.close()
+            raise
+
+    def _placed(self, seed: int) -> dict[str, Any]:
+        cells, order = self.cells, order_of(seed, self.cells.users.size)
+        found: dict[str, Any] = {"n_ratings": np.uint32(order.size)}
+        if self.schedule == "tiles":
+            tiles = int(self._sweep.config["tiles"])
+            places, begins = cells_of_tiles(cells.users[order], cells.items[order], cells.n_users, cells.n_items, tiles)
+            order = order[places]
+            found["cells"] = self.device.upload(begins)
+        elif self.schedule == "locks":
+            found |= {name: self.device.zeros(order.size, np.uint32) for name in ("waiting", "deferred", "tickets")}
+            found["counts"] = self.device.zeros(2, np.uint32)
+            found["user_locks"] = self.device.zeros(cells.n_users, np.uint32)
+            found["item_locks"] = self.device.zeros(cells.n_items, np.uint32)
+        for name, array in (("users", cells.users), ("items", cells.items), ("ratings", cells.ratings.astype(_REAL))):
+            found[name] = self.device.upload(array[order])
+        return found
+
+    def sweep(self, step: float, reg: float) -> None:
+        """One sweep over all ratings."""
+        self.values |= {name: _REAL(reg) for name in ("reg_user", "reg_item", "reg_bias")}
+        self.values |= {"step": _REAL(step), "mean": _REAL(0)}
+        self._sweep.launch(self.cells.users.size, self.values).wait()
+
+
+class LeastSquaresSweeps(DeviceSweeps):
+    """Sweeps of alternating least squares: the rows of all users, then those of all items."""
+
+    def __init__(
+        self,
+        cells: Cells,
+        start: Factors,
+        device: str | None,
+        database: str | Path | None,
+        *,
+        implicit: bool,
+    ) -> None:
+        super().__init__(cells, start, device, database)
+        try:
+            self._solve = self.kernel("als_rows", feedback="implicit" if implicit else "explicit")
+            scratch = scratch_of(self._solve.problem, self._solve.config, _REAL)
+            shared: dict[str, Any] = {
+                name: self.device.alloc(array.shape, array.dtype) for name, array in scratch.items()
+            }
+            with stage(f"placing {cells.users.size} ratings"):
+                self._halves = [
+                    shared | self._half("user_factors", "item_factors", cells.users, cells.items, cells.n_users),
+                    shared | self._half("item_factors", "user_factors", cells.items, cells.users, cells.n_items),
+                ]
+        except BaseException:
+            self._close.close()
+            raise
+
+    def _half(self, own: str, fixed: str, rows: NDArray[Any], others: NDArray[Any], n_rows: int) -> dict[str, Any]:
+        order, offsets = by_row(rows, n_rows)
+        return {
+            "solution": self.values[own],
+            "fixed": self.values[fixed],
+            "offsets": self.device.upload(offsets),
+            "others": self.device.upload(others[order]),
+            "ratings": self.device.upload(self.cells.ratings[order].astype(_REAL)),
+            "n_rows": np.uint32(n_rows),
+            "n_fixed": np.uint32(self.values[fixed].shape[0]),
+        }
+
+    def sweep(self, reg: float, weighted: bool) -> None:
+        """Users given the items, then items given the users."""
+        for half in self._halves:
+            half |= {"reg": _REAL(reg), "weighted": np.uint32(weighted)}
+            self._solve.launch(int(half["n_rows"]), half).wait()

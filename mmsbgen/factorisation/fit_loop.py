@@ -1,0 +1,189 @@
+"""The loop over sweeps: early stopping, Ctrl-C, divergence, and what a fit leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.base.errors import InputError, ParameterError
+from mmsbgen.base.progress import stage
+from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.factorisation.device_sweeps import DeviceSweeps
+from mmsbgen.families.mf.layout import by_row
+from mmsbgen.families.mf.reference import Factors
+from mmsbgen.families.mf.workloads import Cells
+from mmsbgen.ratings import Ratings, as_ratings
+
+__all__ = [
+    "FitCourse",
+    "InterruptedFactorisation",
+    "Scaled",
+    "fit_sweeps",
+    "need_number",
+    "seed_of",
+    "seen_by_user",
+    "some_of",
+    "train_and_test",
+    "without_unrated",
+]
+
+#: Ratings of an error in training.
+_SOME = 100_000
+
+
+class InterruptedFactorisation(UserWarning):
+    """A fit was stopped by Ctrl-C; the estimator has the best factors so far, and ``partial_fit`` goes on."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Ratings as sweeps see them: less ``mean``, over ``scale``, their standard deviation."""
+
+    mean: float
+    scale: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> Scaled:
+        """The scale of ratings; constant ones have scale 1."""
+        deviation = float(values.std())
+        low, high = float(values.min()), float(values.max())
+        return cls(float(values.mean()), deviation if deviation > 1e-12 * max(1.0, abs(high)) else 1.0, low, high)
+
+    def cells(self, ratings: Ratings) -> Cells:
+        """The ratings of sweeps."""
+        values = (ratings.values - self.mean) / self.scale
+        return Cells(ratings.users, ratings.items, values, ratings.user_ids.size, ratings.item_ids.size)
+
+    def back(self, x: Factors) -> Factors:
+        """Factors and biases for ratings as they were given."""
+        root = np.float32(np.sqrt(self.scale))
+        return Factors(x.p * root, x.q * root, x.b * np.float32(self.scale), x.c * np.float32(self.scale))
+
+
+@dataclass
+class FitCourse:
+    """What the loop did.
+
+    Attributes:
+        factors: The best ones on held-out ratings, or the last.
+        history: A mapping for each sweep: ``sweep``, ``seconds`` so far, and ``rmse``.
+        best: The sweep after which ``factors`` were taken, from 1 on.
+        interrupted: Whether Ctrl-C ended it.
+        swept_s: Seconds in sweeps alone.
+    """
+
+    factors: Factors
+    history: list[dict[str, Any]]
+    best: int
+    interrupted: bool
+    swept_s: float
+
+
+def fit_sweeps(
+    on: DeviceSweeps,
+    sweep: Callable[[int], None],
+    n_epochs: int,
+    scaled: Scaled,
+    judged: Cells,
+    patience: int | None,
+    settings: str,
+) -> FitCourse:
+    """Sweeps until the error on ``judged`` ratings has not become less for ``patience`` of them, or ``n_epochs``.
+
+    Without ``patience`` all sweeps are done, and the last factors are taken.
+
+    Raises:
+        InputError: If factors are not finite any more; it tells the ``settings``.
+    """
+    low, high = ((bound - scaled.mean) / scaled.scale for bound in (scaled.low, scaled.high))
+    on.evaluate_on(judged, low, high)
+    course = FitCourse(on.factors(), [], 0, False, 0.0)
+    begin, best = time.perf_counter(), np.inf
+    with StopRequest().listening() as stop, stage(f"fitting {on.cells.users.size} ratings", n_epochs, "sweeps") as told:
+        for number in range(n_epochs):
+            before = time.perf_counter()
+            sweep(number)
+            course.swept_s += time.perf_counter() - before
+            rmse = on.errors()[0] * scaled.scale
+            if not np.isfinite(rmse) or rmse > 1e6 * scaled.scale:
+                raise InputError(f"the factors are not finite any more after sweep {number + 1} with {settings}")
+            seconds = time.perf_counter() - begin
+            course.history.append({"sweep": number + 1, "seconds": seconds, "rmse": rmse})
+            if patience is not None and rmse < best:
+                best, course.best, course.factors = rmse, number + 1, on.factors()
+            told.tell(number + 1)
+            course.interrupted = bool(stop)
+            if stop or (patience is not None and number + 1 - course.best >= patience):
+                break
+    if patience is None:
+        course.factors, course.best = on.factors(), len(course.history)
+    return course
+
+
+def some_of(cells: Cells) -> Cells:
+    """The first ratings, for an error in training."""
+    return Cells(cells.users[:_SOME], cells.items[:_SOME], cells.ratings[:_SOME], cells.n_users, cells.n_items)
+
+
+def train_and_test(ratings: Ratings, holdout: Any, seed: int) -> tuple[Ratings, Ratings | None]:
+    """The ratings to fit, and those to stop by: a part of them, or others; None without ``holdout``.
+
+    Of other ratings those by users and of items are left out that the former have not.
+    """
+    if holdout is None:
+        return ratings, None
+    if isinstance(holdout, float):
+        return ratings.held_out(holdout, seed)
+    given = as_ratings(holdout)
+    known_u = {name: at for at, name in enumerate(ratings.user_ids.tolist())}
+    known_v = {name: at for at, name in enumerate(ratings.item_ids.tolist())}
+    u = np.array([known_u.get(name, -1) for name in given.user_ids.tolist()], np.int64)[given.users]
+    v = np.array([known_v.get(name, -1) for name in given.item_ids.tolist()], np.int64)[given.items]
+    kept = (u >= 0) & (v >= 0)
+    if not kept.any():
+        raise InputError("the held-out ratings have no user and item of those to fit; give others")
+    places = u[kept].astype(np.uint32), v[kept].astype(np.uint32)
+    return ratings, Ratings(*places, given.values[kept], ratings.user_ids, ratings.item_ids, given.name)
+
+
+def seen_by_user(ratings: Ratings) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Offsets ``[m + 1]`` and items ``[E]`` of each user."""
+    order, offsets = by_row(ratings.users, ratings.user_ids.size)
+    return offsets, ratings.items[order]
+
+
+def without_unrated(x: Factors, ratings: Ratings) -> Factors:
+    """The factors with 0 for users and items without ratings, whose rows have their start still."""
+    p, q, b, c = x.p.copy(), x.q.copy(), x.b.copy(), x.c.copy()
+    no_user = np.bincount(ratings.users, minlength=p.shape[0]) == 0
+    no_item = np.bincount(ratings.items, minlength=q.shape[0]) == 0
+    p[no_user], b[no_user], q[no_item], c[no_item] = 0, 0, 0, 0
+    return Factors(p, q, b, c)
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed of a ``random_state``: an integer, None for 0, or a NumPy generator that draws it."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, int | np.integer) and 0 <= random_state < 2**63:
+        return int(random_state)
+    draw = getattr(random_state, "integers", getattr(random_state, "randint", None))
+    if draw is None:
+        raise ParameterError(f"random_state={random_state!r}: give an integer from 0 on, None or a NumPy generator")
+    return int(draw(2**31))
+
+
+def need_number(name: str, value: Any, least: float, *, above: bool = False, whole: bool = False) -> None:
+    """Raise ParameterError for a parameter that is no number of at least, or ``above``, ``least``."""
+    kinds = int | np.integer if whole else int | float | np.integer | np.floating
+    right = isinstance(value, kinds) and not isinstance(value, bool) and np.isfinite(value)
+    if not right or value < least or (above and value == least):
+        kind = "a whole number" if whole else "a number"
+        raise ParameterError(f"{name}={value!r}: give {kind} {'above' if above else 'of at least'} {least:g}")

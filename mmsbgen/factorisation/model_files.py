@@ -1,0 +1,72 @@
+"""Reads what :mod:`mmsbgen.factorisation.model_writer` writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from mmsbgen._version import __version__
+from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, stored_arrays
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
+from mmsbgen.factorisation.als_estimator import ALS
+from mmsbgen.factorisation.fit_loop import Scaled
+from mmsbgen.factorisation.fitted_factors import ModelFactors
+from mmsbgen.factorisation.model_writer import ARRAYS, FORMAT, KIND
+from mmsbgen.factorisation.sgd_estimator import MatrixFactorization
+from mmsbgen.graph.graph import object_ids
+from mmsbgen.graph.id_json import from_json
+
+__all__ = ["load_model"]
+
+
+def load_model(path: str | os.PathLike[str]) -> MatrixFactorization | ALS:
+    """Read what ``save`` of an estimator, or ``mmsbgen mf fit``, wrote.
+
+    Raises:
+        InputError: For any other file, and for one of a later version.
+    """
+    try:
+        with open(path, "rb") as file, stored_arrays(file) as archive:
+            meta = json.loads(archive["meta"].tobytes())
+            if meta["kind"] != KIND:
+                raise ValueError(f"it is a {meta['kind']}")
+            if meta["format"] != FORMAT:
+                raise InputError(
+                    f"{path} is of mmsbgen {plain(meta['version'])}, and this is {__version__}: fit it again"
+                )
+            arrays: dict[str, Any] = {name: archive[name] for name in ARRAYS}
+            ids: dict[str, Any] = {
+                name: archive[name]
+                if name in archive
+                else object_ids(list(map(from_json, json.loads(archive[f"{name}_json"].tobytes()))))
+                for name in ("user_ids", "item_ids")
+            }
+            mean, low, high, scale = map(float, meta["numbers"])
+            model = ModelFactors(**arrays, **ids, mean=mean, low=low, high=high, implicit=bool(meta["implicit"]))
+            _check(model)
+            kind = {"ALS": ALS, "MatrixFactorization": MatrixFactorization}[meta["estimator"]]
+            fitted: Any = kind(**meta["params"])
+            fitted.model_, fitted.n_iter_, fitted.history_ = model, int(meta["n_iter"]), list(meta["history"])
+            fitted.interrupted_ = False
+            if kind is MatrixFactorization:
+                fitted._scaled = Scaled(mean, scale, low, high)
+            return fitted  # type: ignore[no-any-return]
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (*FOREIGN, *DAMAGED) as error:
+        raise InputError(
+            f"{path} is no factorisation of mmsbgen ({plain(error, 200)}); name a file that `mmsbgen mf fit` wrote"
+        ) from None
+
+
+def _check(model: ModelFactors) -> None:
+    m, n = model.user_ids.size, model.item_ids.size
+    k = model.p.shape[1]
+    shapes = [model.p.shape, model.q.shape, model.b.shape, model.c.shape, model.seen_offsets.shape]
+    if shapes != [(m, k), (n, k), (m,), (n,), (m + 1,)]:
+        raise ValueError("its arrays do not fit together")
+    seen = model.seen_items
+    if int(model.seen_offsets[-1]) != seen.size or (seen.size and int(seen.max()) >= n):
+        raise ValueError("its rated items do not fit together")

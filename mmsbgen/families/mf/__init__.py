@@ -1,0 +1,98 @@
+"""Matrix factorisation: stochastic gradient descent in several schedules, and alternating least squares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmsbgen.families.mf import workloads
+from mmsbgen.families.mf.als import als_kernel
+from mmsbgen.families.mf.errors import error_kernel
+from mmsbgen.families.mf.layout import padded_width
+from mmsbgen.families.mf.sgd import sgd_kernels
+from mmsbgen.kernels.family import KernelFamily, Workload
+from mmsbgen.kernels.problem import Parameter, Problem
+
+__all__ = ["MF"]
+
+PARAMETERS = (
+    Parameter("K", 32, "factors", minimum=1, maximum=4096),
+    Parameter("users", 943, "users", minimum=1, maximum=2**31, soft=True, weight=0.25),
+    Parameter("items", 1682, "items", minimum=1, maximum=2**31, soft=True, weight=0.25),
+    Parameter("ratings", 100_000, "ratings", minimum=1, maximum=2**32 - 1, soft=True, weight=0.25),
+    Parameter("degree", 737, "ratings of the user or item that has most", minimum=1, soft=True, weight=0.5),
+    Parameter("dtype", "float32", "type of factors", choices=("float32", "float64")),
+    Parameter("bias", "on", "whether users and items have biases", choices=("on", "off")),
+    Parameter(
+        "feedback", "explicit", "whether ratings are values, or confidences of ALS", choices=("explicit", "implicit")
+    ),
+)
+_SIZES = ("K", "users", "items", "ratings", "degree", "dtype")
+
+
+def _row_bytes(problem: Problem) -> int:
+    return padded_width(problem.integer("K")) * (8 if problem.get("dtype") == "float64" else 4)
+
+
+def _sgd(kernel: str, problem: Problem, seed: int) -> Workload:
+    return workloads.sgd_workload(kernel, workloads.generated_cells(problem, seed), problem, seed)
+
+
+def _errors(problem: Problem, seed: int) -> Workload:
+    return workloads.error_workload(workloads.generated_cells(problem, seed), problem, seed)
+
+
+def _als(problem: Problem, seed: int) -> Workload:
+    return workloads.als_workload(workloads.generated_cells(problem, seed), problem, seed)
+
+
+def _inputs_refusal(problem: Problem) -> str | None:
+    cells = problem.integer("users") * problem.integer("items")
+    if 3 * problem.integer("ratings") > 2 * cells:
+        return f"{problem['ratings']} ratings are more than two thirds of {cells} cells: give more users or items"
+    return None
+
+
+def _given(*more: str) -> dict[str, Any]:
+    return {
+        "parameters": (*_SIZES, *more),
+        "check_problem": lambda problem: problem.replace(users=70, items=45, ratings=700, degree=60),
+    }
+
+
+def _read_errors(problem: Problem) -> int:
+    return problem.integer("ratings") * (2 * _row_bytes(problem) + 12)
+
+
+def _read_rows(problem: Problem) -> int:
+    return problem.integer("ratings") * (_row_bytes(problem) + 8) + problem.integer("users") * _row_bytes(problem)
+
+
+MF = KernelFamily(
+    name="mf",
+    doc="matrix factorisation of ratings by stochastic gradient descent and alternating least squares",
+    parameters=PARAMETERS,
+    kernels={
+        spec.name: spec
+        for spec in (
+            *sgd_kernels(workload=_sgd, **_given("bias")),
+            als_kernel(
+                traffic=_read_rows,
+                flops=lambda problem: (
+                    problem.integer("ratings") * problem.integer("K") ** 2
+                    + problem.integer("users") * problem.integer("K") ** 3 // 3
+                ),
+                workload=_als,
+                **_given("feedback"),
+            ),
+            error_kernel(
+                traffic=_read_errors,
+                flops=lambda problem: 2 * problem.integer("K") * problem.integer("ratings"),
+                workload=_errors,
+                **_given(),
+            ),
+        )
+    },
+    row_bytes=_row_bytes,
+    tuned=("sgd_tiles", "sgd_adds", "sgd_locks", "als_rows", "square_error"),
+    inputs_refusal=_inputs_refusal,
+)

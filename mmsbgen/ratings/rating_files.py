@@ -1,0 +1,251 @@
+"""Ratings from files: CSV, TSV, MovieLens and LIBMF text, Matrix Market, SciPy and Parquet, plain or gzip."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.libraries import library
+from mmsbgen.base.progress import stage
+from mmsbgen.base.user_files import read_unpacked
+from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lines
+from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
+from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns, unique_cells
+
+__all__ = ["named_columns", "read_pairs", "read_ratings"]
+
+_USERS = ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "member", "memberid")
+_THINGS = ["item", "movie", "film", "book", "product", "track", "song", "artist", "game", "anime", "business", "joke"]
+_ITEMS = (*(f"{thing}{end}" for thing in _THINGS for end in ("id", "")), "iid", "isbn", "asin", "parentasin")
+_RATINGS = ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "ratingvalue", "plays", "count")
+_REMEDY = "name them: --columns USER,ITEM,RATING (columns=(...) in Python), by names or by numbers from 1 on"
+_EXAMPLE = "a file of ratings has lines such as 196,242,3: user, item, rating"
+_ROW = [("user", np.int64), ("item", np.int64), ("rating", np.float64)]
+
+
+def read_ratings(
+    path: str | os.PathLike[str], *, columns: Sequence[Any] | None = None, duplicates: Duplicates = "error"
+) -> Ratings:
+    """Read a file of ratings.
+
+    Text has a rating a line, separated by commas, tabs, semicolons, bars, ``::`` or blanks.  Columns are found by the
+    names of a header, such as ``userId``, ``movieId`` and ``rating``; without one they are the first three.
+
+    Args:
+        path: The file; ``.mtx``, ``.npz`` of SciPy and ``.parquet`` are recognised by their content.
+        columns: Those of user, item and rating, by names of the header or by numbers from 1 on.
+        duplicates: What several ratings of a user and an item are: an ``error``, or one by their ``mean`` or the
+            ``last``.
+
+    Raises:
+        InputError: For a file that cannot be read, has no rating, or lines that are none; names file and line.
+        MissingDependencyError: For Parquet without pyarrow.
+    """
+    users, items, values = _columns(Path(path), columns, 3)
+    return of_columns(users, items, values, str(path), duplicates)
+
+
+def read_pairs(path: str | os.PathLike[str], columns: Sequence[Any] | None = None) -> Ratings:
+    """Read a file of pairs of user and item; ratings in it are not read.  Raises as :func:`read_ratings`."""
+    users, items, _ = _columns(Path(path), columns, 2)
+    if not len(users):
+        raise InputError(f"{path} has no pair; give lines such as 196,242: user, item")
+    (u, user_ids), (v, item_ids) = numbered(users, "users", str(path)), numbered(items, "items", str(path))
+    return unique_cells(Ratings(u, v, np.full(u.size, np.nan), user_ids, item_ids, str(path)), "last")
+
+
+def _columns(file: Path, columns: Sequence[Any] | None, wanted: int) -> tuple[Any, Any, Any]:
+    with stage(f"reading {file.name}"):
+        raw = read_unpacked(file, "give the file of ratings in it")
+        if not raw or raw.isspace():
+            raise InputError(f"{file} is empty; {_EXAMPLE}")
+        kind = foreign_format(file, raw)
+        if kind in ("mtx", "npz"):
+            if columns is not None:
+                raise InputError(f"{file} is a matrix, which has no columns {columns!r}: leave them out")
+            matrix = matrix_market(file, raw) if kind == "mtx" else npz_matrix(file, raw)
+            first = int(kind == "mtx")
+            return matrix.row.astype(np.int64) + first, matrix.col.astype(np.int64) + first, matrix.data
+        if kind == "parquet":
+            return _of_parquet(file, raw, columns, wanted)
+        if kind:
+            raise InputError(f"{file} is a file of kind {kind}, which has no ratings; {_EXAMPLE}")
+        return _of_text(file, text_lines(file, raw), columns, wanted)
+
+
+def _of_parquet(file: Path, raw: bytes, columns: Sequence[Any] | None, wanted: int) -> tuple[Any, Any, Any]:
+    parquet, arrow = library("pyarrow.parquet", "Parquet files"), library("pyarrow", "Parquet files")
+    try:
+        table = parquet.read_table(arrow.BufferReader(raw))
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{file} is no whole Parquet file ({str(error).splitlines()[0]}); fetch it again") from None
+    at = named_columns(list(table.column_names), columns, str(file), wanted)
+    found = [table.column(place) for place in at]
+    if any(each.null_count for each in found):
+        raise InputError(f"{file} has rows without a value; leave them out")
+    ids = [each.to_numpy() if str(each.type).startswith("int") else each.to_pylist() for each in found[:2]]
+    return ids[0], ids[1], found[2].to_numpy() if wanted == 3 else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_\-\"']", "", name.partition(":")[0].lower())
+
+
+def named_columns(names: Sequence[str], columns: Sequence[Any] | None, where: str, wanted: int = 3) -> tuple[int, ...]:
+    """The places of user, item and, if ``wanted`` is 3, rating among ``names``.
+
+    Raises:
+        InputError: If they cannot be told by their names, or ``columns`` has others.
+    """
+    if columns is not None:
+        return tuple(_place(names, column, where) for column in columns[:wanted])
+    plain, found = [_plain(name) for name in names], []
+    for among in (_USERS, _ITEMS, _RATINGS)[:wanted]:
+        at = next((plain.index(name) for name in among if name in plain), None)
+        if at is None:
+            raise InputError(f"{where} has the columns {', '.join(names)}; it is not clear which to use: {_REMEDY}")
+        found.append(at)
+    return tuple(found)
+
+
+def _place(names: Sequence[str], column: Any, where: str) -> int:
+    if str(column) in names:
+        return list(names).index(str(column))
+    text = str(column)
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(names):
+        return int(text) - 1
+    raise InputError(f"{where} has no column {column!r}; there are {', '.join(names)}")
+
+
+def _delimiter(line: str) -> str | None:
+    for mark in ("::", "\t", ",", ";", "|"):
+        if mark in line:
+            return mark
+    return None
+
+
+def _fields(line: str, mark: str | None) -> list[str]:
+    if mark is None:
+        return line.split()
+    if mark == "::":
+        return [word.strip() for word in line.split(mark)]
+    return [word.strip() for word in next(csv.reader([line], delimiter=mark, skipinitialspace=True))]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int) -> tuple[Any, Any, Any]:
+    lines = io.BytesIO(text)
+    skipped, first = 0, ""
+    for line in islice(lines, 1000):
+        shown = line.decode().strip()
+        if shown and shown[0] not in "#%":
+            first = shown
+            break
+        skipped += 1
+    if not first:
+        raise InputError(f"{file} has no rating; {_EXAMPLE}")
+    mark = _delimiter(first)
+    names = _fields(first, mark)
+    header, at = _header(file, names, columns, wanted)
+    begin = skipped + header
+    found = _numbers(text, mark, begin, at)
+    if found is None:
+        need_fields(file, text, "text")
+        found = _words(file, text, mark, begin, at, len(names))
+    return found
+
+
+def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted: int) -> tuple[int, tuple[int, ...]]:
+    """Whether the first row is a header, and the places of the columns."""
+    if len(names) < wanted:
+        raise InputError(
+            f"{file}: {len(names)} columns in the first row, {' '.join(names)[:80]!r}; "
+            + (_EXAMPLE if wanted == 3 else "give lines such as 196,242: user, item")
+        )
+    if columns is not None:
+        if len(columns) < wanted:
+            raise InputError(f"columns={columns!r}: {_REMEDY}")
+        at = tuple(_place(names, column, str(file)) for column in columns[:wanted])
+        by_name = any(str(column) in names for column in columns)
+        return int(by_name or (wanted == 3 and not _is_number(names[at[2]]))), at
+    plain = {_plain(name) for name in names}
+    if plain & set(_USERS) and plain & set(_ITEMS):
+        return 1, named_columns(names, None, str(file), wanted)
+    at = tuple(range(wanted))
+    if wanted < 3 or _is_number(names[2]):
+        return 0, at
+    return 1, named_columns(names, None, str(file), wanted)
+
+
+def _numbers(text: bytes, mark: str | None, begin: int, at: tuple[int, ...]) -> tuple[Any, Any, Any] | None:
+    """The columns if ids are integers and every line is whole; else None."""
+    if mark == "::":
+        if b"\t" in text:
+            return None
+        text, mark = text.replace(b"::", b"\t"), "\t"
+    try:
+        table: NDArray[Any] = np.loadtxt(
+            io.BytesIO(text), dtype=_ROW[: len(at)], delimiter=mark, skiprows=begin, usecols=at, comments=None, ndmin=1
+        )
+    except (ValueError, OverflowError):
+        return None
+    return table["user"], table["item"], table["rating"] if len(at) == 3 else None
+
+
+def _words(
+    file: Path, text: bytes, mark: str | None, begin: int, at: tuple[int, ...], width: int
+) -> tuple[list[Any], list[Any], Any]:
+    """The columns with ids as they are written; integers if all of a column are."""
+    users, items, values = [], [], []
+    for number, line in enumerate(text.decode().split("\n"), 1):
+        shown = line.strip()
+        if number <= begin or not shown or shown[0] in "#%":
+            continue
+        row = _fields(shown, mark)
+        if len(row) <= max(at):
+            raise InputError(
+                f"{file}, line {number}: {len(row)} columns in {shown[:80]!r}, and the first row has {width}; mend or "
+                "delete the line"
+            )
+        if not row[at[0]] or not row[at[1]]:
+            raise InputError(f"{file}, line {number}: {shown[:80]!r} lacks an id; mend or delete the line")
+        users.append(row[at[0]])
+        items.append(row[at[1]])
+        if len(at) == 3:
+            values.append(_rating(file, number, row[at[2]]))
+    return _ids(users), _ids(items), np.array(values, np.float64)
+
+
+def _rating(file: Path, number: int, word: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise InputError(
+            f"{file}, line {number}: the rating {word[:40]!r} is no finite number; mend or delete the line"
+        )
+    return value
+
+
+def _ids(words: list[str]) -> Any:
+    if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", word) for word in words):
+        return np.array(words, np.int64)
+    return words

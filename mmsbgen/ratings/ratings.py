@@ -1,0 +1,131 @@
+"""Ratings with the ids of their users and items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
+from mmsbgen.graph.graph import number_integers
+from mmsbgen.graph.ids import number_ids
+
+__all__ = ["Duplicates", "Ratings", "numbered", "of_columns", "unique_cells"]
+
+Duplicates = Literal["error", "mean", "last"]
+_MOST_ROWS = 2**31
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Ratings, each of one user and one item.
+
+    Attributes:
+        users: uint32 ``[E]``, indices into ``user_ids``.
+        items: uint32 ``[E]``, indices into ``item_ids``.
+        values: float64 ``[E]``; of pairs without ratings NaN.
+        user_ids: ``[m]``, as in the input.
+        item_ids: ``[n]``.
+        name: Of the input, for messages.
+    """
+
+    users: NDArray[np.uint32]
+    items: NDArray[np.uint32]
+    values: NDArray[np.float64]
+    user_ids: NDArray[Any]
+    item_ids: NDArray[Any]
+    name: str = "ratings"
+
+    def __len__(self) -> int:
+        return self.users.size
+
+    def __repr__(self) -> str:
+        return f"Ratings({len(self)} of {self.user_ids.size} users and {self.item_ids.size} items)"
+
+    def part(self, chosen: NDArray[Any]) -> Ratings:
+        """Some of the ratings, by a mask or by places; users and items keep their numbers."""
+        picked = self.users[chosen], self.items[chosen], self.values[chosen]
+        return Ratings(*picked, self.user_ids, self.item_ids, self.name)
+
+    def held_out(self, fraction: float, seed: int) -> tuple[Ratings, Ratings]:
+        """The ratings to train on, and a random part of about ``fraction`` to evaluate on.
+
+        Raises:
+            InputError: For a fraction that leaves nothing of either.
+        """
+        count = round(fraction * len(self)) if 0 < fraction < 1 else 0
+        if not 0 < count < len(self):
+            raise InputError(
+                f"holdout={fraction!r} of {plural(len(self), 'rating')}: give a part above 0 and below 1 that leaves "
+                "some of both"
+            )
+        rng = np.random.Generator(np.random.Philox(key=np.array([seed, 5], np.uint64)))
+        out = np.zeros(len(self), np.bool_)
+        out[rng.permutation(len(self))[:count]] = True
+        return self.part(~out), self.part(out)
+
+
+def numbered(ids: Any, what: str, name: str) -> tuple[NDArray[np.uint32], NDArray[Any]]:
+    """Indices of ``ids`` ``[E]`` in the ordered distinct ones, and these; raises InputError for ids without a hash."""
+    array = np.asarray(ids) if not isinstance(ids, list) else None
+    if array is not None and array.dtype.kind in "iu" and array.dtype != np.uint64:
+        distinct, places = number_integers(array.astype(np.int64))
+    else:
+        places, distinct = number_ids(list(ids if array is None else array.tolist()), name=f"{name}: {what}")
+    if distinct.size > _MOST_ROWS:
+        raise InputError(f"{name} has {distinct.size} {what}; a factorisation can have {_MOST_ROWS}")
+    return places.astype(np.uint32), distinct
+
+
+def of_columns(users: Any, items: Any, values: Any, name: str, duplicates: Duplicates = "error") -> Ratings:
+    """Ratings from three columns of equal length; see :func:`as_ratings`."""
+    try:
+        ratings = np.asarray(values, np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: ratings are no numbers; give integers or floats") from None
+    if not len(users) == len(items) == ratings.size:
+        raise InputError(
+            f"{name}: {len(users)} users, {len(items)} items and {ratings.size} ratings; give as many of each"
+        )
+    if not ratings.size:
+        raise InputError(f"{name} has no rating; give at least one: user, item, rating")
+    odd = ~np.isfinite(ratings) | (np.abs(ratings) > 1e15)
+    if odd.any():
+        at = int(np.argmax(odd))
+        raise InputError(
+            f"{name}: row {at + 1} has the rating {ratings[at]}; leave such rows out, ratings are finite numbers of at "
+            "most 1e15"
+        )
+    (u, user_ids), (v, item_ids) = numbered(users, "users", name), numbered(items, "items", name)
+    return unique_cells(Ratings(u, v, ratings, user_ids, item_ids, name), duplicates)
+
+
+def unique_cells(found: Ratings, duplicates: Duplicates) -> Ratings:
+    """The ratings with one a cell; of several the mean or the last, or InputError, as ``duplicates`` says."""
+    if duplicates not in ("error", "mean", "last"):
+        raise InputError(f"duplicates={duplicates!r}: give 'error', 'mean' or 'last'")
+    cells = found.users.astype(np.int64) * found.item_ids.size + found.items
+    order = np.argsort(cells, kind="stable")
+    begins = np.flatnonzero(np.diff(cells[order], prepend=-1))
+    if begins.size == cells.size:
+        return found
+    if duplicates == "error":
+        again = np.flatnonzero(np.diff(cells[order]) == 0)[0]
+        at = order[again]
+        user, item = found.user_ids[found.users[at]], found.item_ids[found.items[at]]
+        raise InputError(
+            f"{found.name}: user {user} rates item {item} twice, {found.values[at]:g} and "
+            f"{found.values[order[again + 1]]:g}; {plural(cells.size - begins.size, 'rating')} of such cells are too "
+            "many. Keep the last or the mean: --duplicates last or mean (duplicates='last' in Python)"
+        )
+    ends = np.append(begins[1:], cells.size)
+    kept = order[ends - 1]
+    values = found.values[kept]
+    if duplicates == "mean":
+        values = np.add.reduceat(found.values[order], begins) / (ends - begins)
+    back = np.argsort(kept, kind="stable")  # in the order of the input
+    kept, values = kept[back], values[back]
+    return Ratings(found.users[kept], found.items[kept], values, found.user_ids, found.item_ids, found.name)

@@ -1,0 +1,286 @@
+"""Estimators of matrix factorisation: what they learn, that they repeat, and scikit-learn's and implicit's manners."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from mmsbgen.base.errors import InputError, NotFittedError
+from mmsbgen.factorisation import ALS, MatrixFactorization, load_model
+from mmsbgen.factorisation.fit_loop import InterruptedFactorisation, Scaled
+from mmsbgen.families.mf import reference
+from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.reference import Factors, Steps
+from mmsbgen.families.mf.start import order_of, start_factors
+from mmsbgen.ratings import Ratings, as_ratings
+
+DEVICE = "pocl"
+
+
+@pytest.fixture(scope="module")
+def planted() -> tuple[Ratings, Ratings]:
+    """Ratings of the shape of MovieLens 100K with a planted structure of rank 8, and a hundredth more."""
+    return as_ratings(generated_ratings(943, 1682, 100_000, 0)).held_out(0.01, 0)
+
+
+@pytest.fixture(scope="module")
+def small() -> Ratings:
+    return as_ratings(generated_ratings(60, 40, 900, 1))
+
+
+def rmse_of_biases(train: Ratings, test: Ratings) -> float:
+    mean, b, c = train.values.mean(), np.zeros(train.user_ids.size), np.zeros(train.item_ids.size)
+    for _ in range(15):
+        c = np.bincount(train.items, train.values - mean - b[train.users], c.size)
+        c /= np.bincount(train.items, minlength=c.size) + 5
+        b = np.bincount(train.users, train.values - mean - c[train.items], b.size)
+        b /= np.bincount(train.users, minlength=b.size) + 5
+    return float(np.sqrt(np.mean((test.values - np.clip(mean + b[test.users] + c[test.items], 1, 5)) ** 2)))
+
+
+@pytest.mark.slow
+def test_defaults_beat_biases_by_the_margin_of_float64(planted: tuple[Ratings, Ratings], pocl_device: Any) -> None:
+    """The float64 run takes the same steps in a random order."""
+    train, test = planted
+    biases = rmse_of_biases(train, test)
+    scaled, epochs = Scaled.of(train.values), 25
+    x, order = (
+        Factors(*start_factors(0, 943, 1682, 16, bias=True), np.zeros(943), np.zeros(1682)),
+        order_of(0, len(train)),
+    )
+    cells = scaled.cells(train)
+    for t in range(epochs):
+        how = Steps(0.02 / (1 + 0.01 * t**1.5), 0.1, 0.1, 0.1, 0.0)
+        x, _ = reference.sweep(x, cells.users[order], cells.items[order], cells.ratings[order], how)
+    left = reference.errors(x, test.users, test.items, (test.values - scaled.mean) / scaled.scale, 0.0)
+    exact = float(np.sqrt(np.mean((left * scaled.scale) ** 2)))
+    assert exact < biases - 0.02
+    for schedule in ("tiles", "adds", "locks"):
+        fitted = MatrixFactorization(16, n_epochs=epochs, schedule=schedule, device=DEVICE).fit(train)
+        assert fitted.evaluate(_with_ids(test))["rmse"] < exact + 0.004, schedule
+    solved = ALS(16, device=DEVICE).fit(train)
+    assert solved.evaluate(_with_ids(test))["rmse"] < biases - 0.01
+
+
+def _with_ids(test: Ratings) -> Any:
+    return test.user_ids[test.users], test.item_ids[test.items], test.values
+
+
+def test_the_same_seed_gives_the_same_bits(small: Ratings, pocl_device: Any) -> None:
+    def fitted(seed: int, **more: Any) -> MatrixFactorization:
+        return MatrixFactorization(5, n_epochs=4, deterministic=True, random_state=seed, device=DEVICE, **more).fit(
+            small
+        )
+
+    one, again, other = fitted(1), fitted(1), fitted(2)
+    assert one.user_factors.tobytes() == again.user_factors.tobytes()
+    assert one.item_factors.tobytes() == again.item_factors.tobytes()
+    assert one.item_factors.tobytes() != other.item_factors.tobytes()
+    assert one.schedule_ == "tiles"
+    with pytest.raises(InputError, match="only tiles give the same bits again"):
+        fitted(1, schedule="adds")
+    solved = [ALS(5, n_epochs=3, device=DEVICE).fit(small).user_factors.tobytes() for _ in range(2)]
+    assert solved[0] == solved[1]
+
+
+def test_a_matrix_of_rank_one_is_found(pocl_device: Any) -> None:
+    rng = np.random.default_rng(0)
+    u, v = (each.ravel() for each in np.meshgrid(np.arange(30), np.arange(20), indexing="ij"))
+    r = np.outer(rng.uniform(1, 2, 30), rng.uniform(1, 2, 20))[u, v]
+    fitted = MatrixFactorization(1, n_epochs=200, learning_rate=0.1, decay=0.0, reg=0.0, device=DEVICE).fit((u, v, r))
+    assert fitted.history_[-1]["rmse"] < 1e-3
+
+
+def test_least_squares_never_raise_their_objective(small: Ratings, pocl_device: Any) -> None:
+    def objective(epochs: int) -> float:
+        model = ALS(6, n_epochs=epochs, reg=0.3, weighted=False, device=DEVICE).fit(small).model_
+        scale = float(small.values.std())
+        left = small.values - model.predicted(small.users.astype(int), small.items.astype(int), False)
+        lengths = ((model.p.astype(float) ** 2).sum() + (model.q.astype(float) ** 2).sum()) / scale
+        return float((left**2).sum() / scale**2 + 0.3 * lengths)
+
+    found = [objective(epochs) for epochs in (1, 2, 4, 8)]
+    assert all(later <= earlier * (1 + 1e-5) for earlier, later in zip(found, found[1:], strict=False))
+
+
+@pytest.mark.slow
+def test_implicit_feedback_is_solved_as_implicit_does(pocl_device: Any) -> None:
+    """The loss of Hu, Koren and Volinsky, which both descend, from other starts."""
+    from implicit.cpu.als import AlternatingLeastSquares
+
+    users, items, counts = generated_ratings(200, 150, 4000, 2)
+    matrix = sparse.csr_array((counts, (users, items)), shape=(200, 150))
+
+    def loss(p: Any, q: Any) -> float:
+        weight, wanted = matrix.toarray() + 1.0, (matrix.toarray() > 0).astype(float)
+        return float((weight * (wanted - p @ q.T) ** 2).sum() + 5.0 * ((p**2).sum() + (q**2).sum()))
+
+    ours = ALS(8, n_epochs=30, reg=5.0, implicit=True, device=DEVICE).fit(matrix)
+    theirs = AlternatingLeastSquares(8, regularization=5.0, iterations=30, use_cg=False, random_state=0, num_threads=1)
+    shifted = matrix.astype(np.float32).tocsr()
+    shifted.data += 1  # its confidence is what is given, ours 1 more
+    theirs.fit(sparse.csr_matrix(shifted), show_progress=False)
+    assert loss(ours.user_factors, ours.item_factors) < 1.01 * loss(theirs.user_factors, theirs.item_factors)
+    ids, scores = ours.recommend(0, N=5)
+    assert not set(ids.tolist()) & set(items[users == 0].tolist())
+    assert list(scores) == sorted(scores, reverse=True)
+    with pytest.raises(InputError, match="predicts preferences"):
+        ours.score(matrix)
+    with pytest.raises(InputError, match="has a count of -1; implicit feedback has none below 0"):
+        ALS(implicit=True, device=DEVICE).fit(([1], [1], [-1.0]))
+
+
+def test_fitting_stops_by_held_out_ratings_and_keeps_the_best(small: Ratings, pocl_device: Any) -> None:
+    fitted = MatrixFactorization(20, n_epochs=400, reg=0.0, learning_rate=0.1, holdout=0.3, patience=3, device=DEVICE)
+    fitted.fit(small)
+    errors = [each["rmse"] for each in fitted.history_]
+    assert len(errors) < 400
+    assert int(np.argmin(errors)) + 1 == fitted.n_iter_ == len(errors) - 3
+    train, test = small.held_out(0.3, 0)
+    assert fitted.evaluate(_with_ids(test))["rmse"] == pytest.approx(min(errors), rel=1e-4)
+    other = MatrixFactorization(4, n_epochs=9, holdout=_with_ids(test), device=DEVICE).fit(train)
+    assert other.history_[0]["rmse"] > 0
+
+
+def test_unknown_ids_are_predicted_by_what_is_known(small: Ratings, pocl_device: Any) -> None:
+    fitted = MatrixFactorization(3, n_epochs=3, device=DEVICE).fit(small)
+    model = fitted.model_
+    got = fitted.predict([-7, 0, -7], [0, "x", -7], clip=False)
+    np.testing.assert_allclose(got, [model.mean + model.c[0], model.mean + model.b[0], model.mean])
+    assert fitted.evaluate(([0, -7], [0, 0], [3, 3]))["unknown_users"] == 1
+    assert fitted.predict(np.array([[0, 0]])).shape == (1,)
+    assert fitted.predict([0], [0], clip=True)[0] <= 5
+    with pytest.raises(InputError, match="give as many of each"):
+        fitted.predict([1, 2], [1])
+    with pytest.raises(InputError, match="user 99 is not in the model"):
+        fitted.recommend(99)
+    with pytest.raises(NotFittedError, match="call fit with ratings first"):
+        MatrixFactorization().predict([1], [1])
+
+
+def test_recommendations_and_similar_items_are_numpys(small: Ratings, pocl_device: Any) -> None:
+    fitted = MatrixFactorization(6, n_epochs=5, device=DEVICE).fit(small)
+    model, p, q = fitted.model_, fitted.user_factors, fitted.item_factors
+    score = model.mean + model.b[3] + model.c + q.astype(float) @ p[3].astype(float)
+    score[small.items[small.users == 3]] = -np.inf
+    ids, scores = fitted.recommend(3, N=7)
+    assert ids.tolist() == np.argsort(-score, kind="stable")[:7].tolist()
+    np.testing.assert_allclose(scores, score[ids], rtol=1e-6)
+    every, _ = fitted.recommend(3, N=1000, filter_already_liked_items=False)
+    assert sorted(every.tolist()) == list(range(40))
+    rest, _ = fitted.recommend(3, user_items=([3] * 2, ids[:2], [1, 1]), N=1)
+    assert rest[0] == ids[2]
+    several, _ = fitted.recommend([3, 5], N=4)
+    assert several.shape == (2, 4)
+    like, cosine = fitted.similar_items(8, N=5)
+    assert (like[0], cosine[0]) == (8, 1.0)
+    lengths = np.linalg.norm(q, axis=1)
+    np.testing.assert_allclose(cosine, (q @ q[8])[like] / lengths[like] / lengths[8], rtol=1e-5)
+
+
+def test_partial_fit_learns_new_users_and_keeps_the_rest(small: Ratings, pocl_device: Any) -> None:
+    fitted = MatrixFactorization(4, n_epochs=5, device=DEVICE).fit(small)
+    before, untouched = fitted.user_factors.copy(), np.arange(60) != 2
+    fitted.partial_fit((["new", "new", 2], [1, "thing", 5], [5, 5, 1]))
+    assert fitted.user_factors.shape == (61, 4)
+    np.testing.assert_allclose(fitted.user_factors[:60][untouched], before[untouched], rtol=1e-6)
+    assert not np.array_equal(fitted.user_factors[2], before[2])
+    assert fitted.predict(["new"], ["thing"])[0] > fitted.predict(["?"], ["?"])[0]
+    assert "thing" not in fitted.recommend("new", N=40)[0].tolist()
+
+
+def test_rows_without_ratings_do_not_enter(pocl_device: Any) -> None:
+    matrix = sparse.coo_array((np.ones(6) * [1, 2, 3, 4, 5, 1], ([0, 0, 1, 1, 4, 4], [0, 1, 1, 3, 0, 3])), shape=(5, 6))
+    fitted = MatrixFactorization(9, n_epochs=3, device=DEVICE).fit(matrix)
+    assert not fitted.user_factors[[2, 3]].any()
+    assert not fitted.item_factors[[2, 4, 5]].any()
+    with pytest.raises(InputError, match="has no rating in training"):
+        fitted.similar_items(2)
+
+
+@pytest.mark.parametrize("scale", [1e9, 1e-6])
+def test_ratings_of_any_range_are_fitted_alike(small: Ratings, scale: float, pocl_device: Any) -> None:
+    given = small.user_ids[small.users], small.item_ids[small.items]
+    one = MatrixFactorization(4, n_epochs=5, device=DEVICE).fit((*given, small.values))
+    other = MatrixFactorization(4, n_epochs=5, device=DEVICE).fit((*given, small.values * scale))
+    np.testing.assert_allclose(other.predict([1, 2], [3, 4]) / scale, one.predict([1, 2], [3, 4]), rtol=1e-4)
+
+
+def test_constant_ratings_one_rating_and_more_factors_than_users(pocl_device: Any) -> None:
+    for given in (([1], [2], [3.0]), ([1, 2, 3], [1, 1, 2], [0.0, 0.0, 0.0])):
+        for estimator in (MatrixFactorization(40, n_epochs=2, device=DEVICE), ALS(40, n_epochs=2, device=DEVICE)):
+            assert estimator.fit(given).predict([1], [1])[0] == pytest.approx(given[2][0])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_factors": 0}, "n_factors=0: give a whole number of at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0: give a number above 0"),
+        ({"reg": float("nan")}, "reg=nan: give a number of at least 0"),
+        ({"schedule": "fast"}, "schedule='fast': give one of auto, tiles, adds, locks"),
+        ({"random_state": "x"}, "random_state='x': give an integer"),
+        ({"holdout": 2.0}, "holdout=2.0 of 900 ratings"),
+        ({"learning_rate": 50.0}, r"not finite any more after sweep \d with learning_rate=50"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str, small: Ratings, pocl_device: Any) -> None:
+    with pytest.raises(InputError, match=message):
+        MatrixFactorization(**{"n_factors": 4, "n_epochs": 9, "device": DEVICE} | parameters).fit(small)
+
+
+def test_models_are_saved_whole(small: Ratings, tmp_path: Path, pocl_device: Any) -> None:
+    named = [f"user {u}" for u in small.users], small.items, small.values
+    for number, fitted in enumerate((
+        MatrixFactorization(3, n_epochs=2, reg=0.2, device=DEVICE).fit(named).partial_fit(([7], [7], [1.0])),
+        ALS(3, n_epochs=2, device=DEVICE).fit(small),
+    )):  # fmt: skip
+        path = tmp_path / f"{number}.npz"
+        fitted.save(path)
+        loaded = load_model(path)
+        assert loaded.get_params() == fitted.get_params()
+        user = fitted.user_ids_[0]
+        assert loaded.recommend(user)[0].tolist() == fitted.recommend(user)[0].tolist()
+        assert loaded.user_factors.tobytes() == fitted.user_factors.tobytes()
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(InputError, match="is no factorisation of mmsbgen"):
+        load_model(path)
+    np.savez(path, x=np.ones(3))
+    with pytest.raises(InputError, match="is no factorisation of mmsbgen"):
+        load_model(path)
+    with pytest.raises(InputError, match="there is no file"):
+        load_model(tmp_path / "none.npz")
+
+
+@pytest.mark.slow
+def test_scikit_learn_takes_it(small: Ratings, pocl_device: Any) -> None:
+    from sklearn.base import clone
+    from sklearn.model_selection import KFold
+
+    pairs = np.stack([small.users, small.items], axis=1)
+    estimator = clone(MatrixFactorization(3, n_epochs=8, device=DEVICE).set_params(reg=0.3))
+    assert repr(estimator) == "MatrixFactorization(n_factors=3, n_epochs=8, reg=0.3, device='pocl')"
+    scores = []
+    for train, test in KFold(3, shuffle=True, random_state=0).split(pairs):
+        scores.append(estimator.fit(pairs[train], small.values[train]).score(pairs[test], small.values[test]))
+    assert -float(small.values.std()) < np.mean(scores) < 0
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_the_best_factors(small: Ratings, pocl_device: Any) -> None:
+    fitted = MatrixFactorization(4, n_epochs=10**6, device=DEVICE)
+    threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT)).start()
+    begin = time.monotonic()
+    with pytest.warns(InterruptedFactorisation, match=r"stopped in sweep \d+; partial_fit goes on"):
+        fitted.fit(small)
+    assert time.monotonic() - begin < 60
+    assert fitted.interrupted_
+    assert fitted.n_iter_ == len(fitted.history_)
+    assert fitted.evaluate(_with_ids(small))["rmse"] < small.values.std()

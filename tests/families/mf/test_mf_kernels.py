@@ -1,0 +1,249 @@
+"""Kernels of matrix factorisation: right in every configuration, and in the order that each schedule states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mmsbgen.backends import Device
+from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
+from mmsbgen.base.errors import MissingDependencyError
+from mmsbgen.families import family
+from mmsbgen.families.mf import reference
+from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.layout import balanced, cells_of_tiles
+from mmsbgen.families.mf.start import start_rows
+from mmsbgen.families.mf.workloads import Cells, features, sgd_workload
+from mmsbgen.kernels.build import BoundKernel, build, check, release, traits_of, upload
+from mmsbgen.kernels.family import KernelSpec, Workload
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Config, Traits, describe
+
+MF = family("mf")
+KS = (16, 1, 17, 15, 100)
+ADVERSARIAL: dict[str, tuple[list[int], list[int]]] = {
+    "one rating": ([0], [0]),
+    "one item": (list(range(40)), [0] * 40),
+    "one user": ([0] * 40, list(range(40))),
+    "a matching": (list(range(30)), list(range(30))),
+    "complete 5 x 7": ([at // 7 for at in range(35)], [at % 7 for at in range(35)]),
+    "rows without ratings": ([9, 3, 9], [0, 0, 30]),
+    "a grid, doubled": ([at for at in range(39) for _ in (0, 1)], [at + step for at in range(39) for step in (0, 1)]),
+}
+
+
+def every_value_once(spec: KernelSpec, traits: Traits) -> list[tuple[int, Config]]:
+    """The default, and configurations at random until each value of each axis has been there; each with a K."""
+    found: list[tuple[int, Config]] = []
+    seen: set[tuple[str, Any]] = set()
+    rng = np.random.default_rng(5)
+    for number in range(400):
+        k = KS[len(found) % len(KS)]
+        problem = spec.check_problem(MF.problem(K=k))
+        config: Config = {axis.name: axis.values[rng.integers(len(axis.values))] for axis in spec.space.axes}
+        config = spec.default(problem, traits) if number == 0 else config
+        if set(config.items()) - seen and spec.space.refusal(config, problem, traits) is None:
+            seen |= set(config.items())
+            found.append((k, config))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MF.kernels)
+def test_every_value_of_every_axis_is_right(name: str, opencl_device: Device) -> None:
+    spec = MF.kernel(name)
+    # Blocks of every size on Intel's runtime only: PoCL has none of several work-items.
+    for number, (k, config) in enumerate(every_value_once(spec, traits_of(opencl_device.info))):
+        odd = {"dtype": "float64", "bias": "off", "feedback": "implicit"} if number % 3 == 1 else {}
+        problem = MF.problem(K=k, **odd)
+        if spec.space.refusal(config, spec.check_problem(problem), traits_of(opencl_device.info)) is None:
+            assert check(opencl_device, spec, problem, config) is None, (k, odd, describe(config))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", MF.kernels)
+def test_the_default_is_right(name: str, pocl_device: Device) -> None:
+    spec, problem = MF.kernel(name), MF.problem()
+    assert check(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info))) is None
+
+
+def outputs(device: Device, bound: BoundKernel, given: Workload) -> dict[str, Any]:
+    placed = upload(device, given.prepared(bound.config))
+    bound.launch(given.count, placed).wait()
+    got = {name: device.download(placed[name]) for name in bound.spec.written}
+    release(placed)
+    return got
+
+
+def cells_of(users: list[int], items: list[int]) -> Cells:
+    u, v = np.array(users, np.uint32), np.array(items, np.uint32)
+    return Cells(u, v, np.arange(1, u.size + 1) % 7, int(u.max()) + 1, int(v.max()) + 1)
+
+
+@pytest.fixture(scope="module")
+def bound() -> dict[tuple[str, str, int], BoundKernel]:
+    return {}
+
+
+def witnessed(
+    device: Device, built: dict[tuple[str, str, int], BoundKernel], name: str, cells: Cells, tiles: int
+) -> str | None:
+    spec, problem = MF.kernel(name), MF.problem(K=3)
+    key = name, device.info.spec, tiles
+    if key not in built:
+        default = dict(spec.default(problem, traits_of(device.info))) | {"operator": "witness"}
+        more = {"tiles": tiles} if "tiles" in default else {"per_team": 1}
+        built[key] = build(device, spec, problem, default | more)
+    given = sgd_workload(name, cells, problem, 0)
+    return given.verify(outputs(device, built[key], given), built[key].config)
+
+
+@pytest.mark.parametrize("name", ["sgd_tiles", "sgd_locks", "sgd_adds"])
+@pytest.mark.parametrize("shape", ADVERSARIAL)
+def test_adversarial_ratings_are_done_in_the_stated_order(
+    name: str, shape: str, opencl_device: Device, bound: dict[tuple[str, str, int], BoundKernel]
+) -> None:
+    for tiles in (1, 4, 64):
+        assert witnessed(opencl_device, bound, name, cells_of(*ADVERSARIAL[shape]), tiles) is None
+
+
+@pytest.mark.slow
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pairs=st.sets(st.tuples(st.integers(0, 12), st.integers(0, 9)), min_size=1, max_size=80),
+    tiles=st.sampled_from([1, 4, 64]),
+    name=st.sampled_from(["sgd_tiles", "sgd_tiles", "sgd_locks"]),
+)
+def test_random_ratings_are_done_in_the_stated_order(
+    pairs: set[tuple[int, int]],
+    tiles: int,
+    name: str,
+    opencl_device: Device,
+    bound: dict[tuple[str, str, int], BoundKernel],
+) -> None:
+    users, items = zip(*sorted(pairs, key=lambda pair: hash(pair)), strict=True)
+    assert witnessed(opencl_device, bound, name, cells_of(list(users), list(items)), tiles) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_tiles_have_the_bits_of_their_sequential_order(dtype: str, pocl_device: Device) -> None:
+    """And those of another run of theirs."""
+    spec, problem = MF.kernel("sgd_tiles"), MF.problem(K=24, dtype=dtype)
+    cells = Cells(*generated_ratings(300, 200, 5000, 1), 300, 200)
+    given = sgd_workload("sgd_tiles", cells, problem, 0)
+    default = dict(spec.default(problem, traits_of(pocl_device.info)))
+    parallel, alone = (build(pocl_device, spec, problem, default | {"tiles": tiles}) for tiles in (16, 1))
+    got = [outputs(pocl_device, parallel, given) for _ in range(2)]
+    ordered = given.prepared(parallel.config).arguments | {"cells": np.array([0, 5000], np.uint32)}
+    sequential = Workload(ordered, given.count, given.verify, repeats="restored")
+    got.append(outputs(pocl_device, alone, sequential))
+    for name in spec.written:
+        assert got[0][name].tobytes() == got[1][name].tobytes() == got[2][name].tobytes()
+
+
+def test_tiles_cover_all_ratings_and_share_no_row() -> None:
+    for tiles in (1, 3, 8, 50):
+        users, items, _ = generated_ratings(60, 41, 900, 2)
+        order, cells = cells_of_tiles(users, items, 60, 41, tiles)
+        assert np.array_equal(np.sort(order), np.arange(900))
+        assert (cells[0], cells[-1]) == (0, 900)
+        of_cell = np.repeat(np.arange(tiles * tiles), np.diff(cells.astype(np.int64)))
+        for side in (users[order], items[order]):
+            for turn in range(tiles):
+                here = of_cell // tiles == turn
+                pairs = np.unique(np.stack([side[here], of_cell[here]]), axis=1)
+                assert np.unique(pairs[0]).size == pairs.shape[1]
+
+
+def test_groups_are_balanced() -> None:
+    degrees = np.bincount(generated_ratings(943, 1682, 100_000, 0)[1], minlength=1682)
+    loads = np.bincount(balanced(degrees, 16), degrees, 16)
+    assert loads.max() - loads.min() <= degrees.max()
+    assert loads.max() <= 1.01 * loads.mean()
+
+
+def test_a_wrong_order_is_seen() -> None:
+    users, items, ratings = generated_ratings(20, 15, 120, 3)
+    start = reference.Factors(*(np.arange(n, dtype=np.uint32).reshape(shape) for n, shape in
+                                ((40, (20, 2)), (30, (15, 2)), (20, (20,)), (15, (15,)))))  # fmt: skip
+    r = ratings.astype(np.uint32)
+    right = reference.witness(start, users, items, r, bias=True)
+    first = next(at for at in range(1, 120) if users[at] == users[0])
+    swapped = np.arange(120)
+    swapped[[0, first]] = first, 0
+    wrong = reference.witness(start, users[swapped], items[swapped], r[swapped], bias=True)
+    assert not np.array_equal(right.p, wrong.p)
+
+
+def test_the_reference_sweeps_as_a_loop_does() -> None:
+    users, items, ratings = generated_ratings(12, 9, 60, 4)
+    p, q = start_rows(1, "user", 12, 5, bias=True), start_rows(1, "item", 9, 5, bias=True)
+    start, how = reference.Factors(p, q, np.zeros(12), np.zeros(9)), reference.Steps(0.05, 0.1, 0.2, 0.3, 3.5)
+    got, _ = reference.sweep(start, users, items, ratings, how)
+    p, q, b, c = p.copy(), q.copy(), np.zeros(12), np.zeros(9)
+    for u, v, r in zip(users, items, ratings, strict=True):
+        e = r - (3.5 + b[u] + c[v] + p[u] @ q[v])
+        p[u], q[v] = p[u] + 0.05 * (e * q[v] - 0.1 * p[u]), q[v] + 0.05 * (e * p[u] - 0.2 * q[v])
+        b[u], c[v] = b[u] + 0.05 * (e - 0.3 * b[u]), c[v] + 0.05 * (e - 0.3 * c[v])
+    for found, exact in zip((got.p, got.q, got.b, got.c), (p, q, b, c), strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-12)
+
+
+def test_a_penalty_alone_shrinks_rows_and_a_step_of_zero_changes_nothing() -> None:
+    users, items, _ = generated_ratings(30, 20, 200, 5)
+    p, q = start_rows(2, "user", 30, 4, bias=True), start_rows(2, "item", 20, 4, bias=True)
+    start = reference.Factors(p, q * 0, np.zeros(30), np.zeros(20))
+    mean = np.full(200, 3.0)
+    got, _ = reference.sweep(start, users, items, mean, reference.Steps(0.1, 0.2, 0.2, 0.2, 3.0))
+    degrees = np.bincount(users, minlength=30)
+    np.testing.assert_allclose(got.p, p * (0.98**degrees)[:, None], rtol=1e-12)
+    still, _ = reference.sweep(start, users, items, mean + 1, reference.Steps(0.0, 0.2, 0.2, 0.2, 3.0))
+    assert np.array_equal(still.p, p)
+
+
+def test_start_rows_do_not_depend_on_how_many_there_are() -> None:
+    few, many = (start_rows(7, "user", rows, 6, bias=bias) for rows, bias in ((10, True), (300, True)))
+    assert np.array_equal(few, many[:10])
+    assert not np.array_equal(few, start_rows(7, "item", 10, 6, bias=True))
+    uniform = start_rows(7, "user", 1000, 16, bias=False)
+    assert 0 <= uniform.min() < 0.01 < 0.49 < uniform.max() < 0.5
+
+
+def test_generated_ratings_have_the_shape_and_the_skew_asked_for() -> None:
+    users, items, ratings = generated_ratings(943, 1682, 100_000, 0)
+    assert np.unique(users.astype(np.int64) * 1682 + items).size == 100_000
+    assert set(np.unique(ratings)) == {1, 2, 3, 4, 5}
+    assert 500 <= int(str(features(Cells(users, items, ratings, 943, 1682))["degree"])) <= 943
+    again = generated_ratings(943, 1682, 100_000, 0)
+    assert all(np.array_equal(a, b) for a, b in zip(again, (users, items, ratings), strict=True))
+    even = generated_ratings(200, 300, 10_000, 0, skew=0.0)
+    assert np.bincount(even[1]).max() < 100
+    assert MF.inputs_refusal(MF.problem(users=10, items=10, ratings=90)) is not None
+
+
+@pytest.mark.slow
+def test_cuda_c_of_every_kernel_compiles() -> None:
+    traits = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
+    for name in ("nvrtc", "nvcc"):
+        try:
+            compiler = find_compiler(name)  # type: ignore[arg-type]
+            break
+        except MissingDependencyError:
+            continue
+    else:
+        pytest.skip("neither NVRTC nor nvcc is here")
+    for number, spec in enumerate(MF.kernels.values()):
+        for k, config in every_value_once(spec, traits)[::2]:
+            odd = {"dtype": "float64", "bias": "off", "feedback": "implicit"} if number % 2 else {}
+            problem = MF.problem(K=k, **odd)
+            if spec.space.refusal(config, problem, traits) is not None:
+                continue
+            compiled = compile_cuda(render(spec, problem, config, traits).text, "sm_90", compiler=compiler)
+            assert set(compiled.resources) == set(spec.entry_points(config))
+            unused = "was declared but never referenced"
+            assert [line for line in compiled.log.splitlines() if ": warning" in line and unused not in line] == []

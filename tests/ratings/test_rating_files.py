@@ -1,0 +1,139 @@
+"""Files of ratings: every form that is read gives the same ratings, and what is none is refused by file and line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.io import mmwrite
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.ratings import Ratings, as_ratings, read_ratings
+from mmsbgen.ratings.rating_files import read_pairs
+
+ROWS = [(1, 10, 4.0), (2, 10, 0.0), (2, 7, -2.5), (9, 12, 5.0)]
+
+
+def triples(found: Ratings) -> set[tuple[Any, Any, float]]:
+    users, items = found.user_ids[found.users].tolist(), found.item_ids[found.items].tolist()
+    return set(zip(users, items, found.values.tolist(), strict=True))
+
+
+TEXTS = {
+    "csv": "userId,movieId,rating,timestamp\n" + "".join(f"{u},{v},{r},88\n" for u, v, r in ROWS),
+    "other order": "rating;Item ID;User ID\n" + "".join(f"{r};{v};{u}\n" for u, v, r in ROWS),
+    "tsv": "".join(f"{u}\t{v}\t{r}\t881250949\n" for u, v, r in ROWS),
+    "colons": "".join(f"{u}::{v}::{r}::97\n" for u, v, r in ROWS),
+    "blanks": "# u i r\n" + "".join(f"{u} {v} {r}\n" for u, v, r in ROWS),
+    "no last line end": "\n".join(f"{u},{v},{r}" for u, v, r in ROWS),
+    "windows": "\ufeffuser,item,rating\r\n" + "".join(f"{u},{v},{r}\r\n" for u, v, r in ROWS),
+    "empty lines": "\n\n" + "".join(f"{u},{v},{r}\n\n" for u, v, r in ROWS),
+    "recbole": "user_id:token\titem_id:token\trating:float\n" + "".join(f"{u}\t{v}\t{r}\n" for u, v, r in ROWS),
+}
+
+
+@pytest.mark.parametrize("form", TEXTS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_text_gives_the_same(form: str, packed: bool, tmp_path: Path) -> None:
+    file = tmp_path / ("ratings.txt.gz" if packed else "ratings.txt")
+    raw = TEXTS[form].encode()
+    file.write_bytes(gzip.compress(raw) if packed else raw)
+    found = read_ratings(file)
+    assert triples(found) == set(ROWS)
+    assert found.user_ids.dtype == np.int64
+
+
+def test_every_matrix_and_table_gives_the_same(tmp_path: Path) -> None:
+    u, v, r = (np.array(each) for each in zip(*ROWS, strict=True))
+    matrix = sparse.coo_array((r, (u, v)), shape=(11, 13))
+    frame = pd.DataFrame({"user": u, "item": v, "rating": r})
+    sparse.save_npz(tmp_path / "m.npz", matrix)
+    mmwrite(tmp_path / "m.mtx", sparse.coo_array((r, (u - 1, v - 1)), shape=(11, 13)))
+    frame.to_parquet(tmp_path / "m.parquet")
+    for source in ("m.npz", "m.mtx", "m.parquet"):
+        assert triples(read_ratings(tmp_path / source)) == set(ROWS)
+    for given in (matrix, matrix.tocsr(), frame, (u, v, r), (u.tolist(), v.tolist(), r.tolist())):
+        assert triples(as_ratings(given)) == set(ROWS)
+    assert as_ratings(matrix).user_ids.size == 11
+
+
+def test_ids_may_be_texts_and_large(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text('user,item,rating\n"de, Anna",x,3\nßo,y,4\n9007199254740993,x,2\n')
+    assert triples(read_ratings(file)) == {("de, Anna", "x", 3.0), ("ßo", "y", 4.0), ("9007199254740993", "x", 2.0)}
+    file.write_text("9007199254740993,5000000000,2\n-3,9007199254740992,1\n")
+    assert triples(read_ratings(file)) == {(9007199254740993, 5000000000, 2.0), (-3, 9007199254740992, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty; a file of ratings has lines such as"),
+        ("# only\n", "has no rating"),
+        ("1\n2\n", "1 columns in the first row"),
+        ("1,2,3\n4,5,x\n", "line 2: the rating 'x' is no finite number; mend or delete the line"),
+        ("1,2,3\n4,5,nan\n", "row 2 has the rating nan"),
+        ("1,2,3\n4,5,inf\n", "row 2 has the rating inf"),
+        ("1\t2\t3\n4\t5\t2W\n", "line 2: the rating '2W'"),
+        ("1\t2\t3\n4\t5\n", r"line 2: 2 columns in '4\\t5'"),
+        ("a,2,3\n,5,2\n", "line 2: ',5,2' lacks an id"),
+        ("1,2,3\n4,5,2\n1,2,5\n", "user 1 rates item 2 twice, 3 and 5; 1 rating of such cells .* --duplicates last"),
+        ("who,what,mark\n1,2,3\n", "columns who, what, mark; it is not clear which to use: name them: --columns"),
+        ("<html><body>", "is a web page"),
+    ],
+)
+def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "r.txt"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_ratings(file)
+
+
+def test_columns_may_be_named(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text("who,what,mark\n1,2,3\n")
+    for columns in (("who", "what", "mark"), (1, 2, 3)):
+        assert triples(read_ratings(file, columns=columns)) == {(1, 2, 3.0)}
+    with pytest.raises(InputError, match="has no column 'nobody'; there are who"):
+        read_ratings(file, columns=("nobody", "what", "mark"))
+
+
+def test_a_cut_gzip_file_and_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv.gz"
+    file.write_bytes(gzip.compress(b"1,2,3\n" * 1000)[:-20])
+    with pytest.raises(InputError, match="damaged or cut-off gzip"):
+        read_ratings(file)
+    with pytest.raises(InputError, match="no such file"):
+        read_ratings(tmp_path / "none.csv")
+
+
+def test_duplicates_become_one() -> None:
+    given = ([1, 2, 1, 1], [5, 5, 5, 6], [2.0, 3.0, 5.0, 1.0])
+    assert triples(as_ratings(given, "mean")) == {(1, 5, 3.5), (2, 5, 3.0), (1, 6, 1.0)}
+    assert triples(as_ratings(given, "last")) == {(1, 5, 5.0), (2, 5, 3.0), (1, 6, 1.0)}
+    with pytest.raises(InputError, match="duplicates='first': give"):
+        as_ratings(given, "first")  # type: ignore[arg-type]
+
+
+def test_pairs_need_no_rating(tmp_path: Path) -> None:
+    file = tmp_path / "p.csv"
+    file.write_text("user,item\n3,4\n1,9\n")
+    found = read_pairs(file)
+    assert found.user_ids[found.users].tolist() == [3, 1]
+
+
+def test_a_part_is_held_out() -> None:
+    found = as_ratings((range(100), range(100), np.ones(100)))
+    train, test = found.held_out(0.2, 1)
+    assert (len(train), len(test)) == (80, 20)
+    assert not set(train.users.tolist()) & set(test.users.tolist())
+    for bad in (0.0, 1.0, 0.001, -3):
+        with pytest.raises(InputError, match="leaves some of both"):
+            found.held_out(bad, 1)
+    with pytest.raises(InputError, match=r"a builtins\.int holds no ratings"):
+        as_ratings(3)
