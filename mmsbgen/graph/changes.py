@@ -52,7 +52,9 @@ class Change:
     @property
     def new_vertices(self) -> Int64Array:
         """The vertices that the graph before did not have, ascending."""
-        return np.setdiff1d(np.arange(self.graph.n_vertices), self.place)
+        new = np.ones(self.graph.n_vertices, bool)
+        new[self.place] = False
+        return np.flatnonzero(new)
 
 
 def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None = None) -> Change:
@@ -68,21 +70,21 @@ def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None 
     empty = np.zeros(0, np.uint64)
     wanted = empty if add is None else _keys(add.links, others.pop(0))
     gone = empty if remove is None else _keys(remove.links, others.pop(0))
-    if add is not None and remove is not None and (both := wanted[np.isin(wanted, gone)]).size:
+    if add is not None and remove is not None and (both := wanted[_within(wanted, gone)]).size:
         raise InputError(
             f"{_link(ids, both)} is in {plain(add.name)} and in {plain(remove.name)}: name it in one of them"
         )
-    if remove is not None and (unknown := gone[~np.isin(gone, there)]).size:
+    if remove is not None and (unknown := gone[~_within(gone, there)]).size:
         raise InputError(
             f"{plain(remove.name)}: {_link(ids, unknown)} is no link of {plain(before.name)}, and {unknown.size} of "
             f"{gone.size} links to remove are not: take them out of the file, or give the run's own graph"
         )
-    added = wanted[~np.isin(wanted, there)]
-    keys = np.sort(np.concatenate([there[~np.isin(there, gone)], added]))
+    added = wanted[~_within(wanted, there)]
+    keys = np.sort(np.concatenate([np.delete(there, np.searchsorted(there, gone)), added]), kind="stable")
     if not keys.size:
         raise InputError(f"{plain(before.name)}: no link would remain; leave at least one")
     links, n = unpack_pairs(keys), ids.size
-    report = LoadReport(len(links), 0, 0, 0, False, n - np.unique(links).size)
+    report = LoadReport(len(links), 0, 0, 0, False, int(np.count_nonzero(np.bincount(links.ravel(), minlength=n) == 0)))
     graph = Graph(n, ids, links, report, before.name)
     return Change(graph, read_only(place), unpack_pairs(added), unpack_pairs(gone), int(wanted.size - added.size))
 
@@ -103,8 +105,8 @@ def carried_split(split: Split, change: Change, validation: float, test: float) 
     non_links: list[UInt64Array] = []
     for held, more in zip((split.validation, split.test), drawn, strict=True):
         kept = [_keys(held.pairs[held.labels == label], change.place) for label in (True, False)]
-        links.append(np.concatenate([kept[0][~np.isin(kept[0], changed)], _keys(more)]))
-        non_links.append(kept[1][~np.isin(kept[1], changed)])
+        links.append(np.concatenate([kept[0][~_within(kept[0], changed)], _keys(more)]))
+        non_links.append(kept[1][~_within(kept[1], changed)])
     # Links that were removed may have been trained on.
     taken = np.concatenate([_keys(graph.links), _keys(change.removed), *non_links])
     for which, held_links in enumerate(links):
@@ -123,7 +125,7 @@ def split_of(graph: Graph, seed: int, validation: HeldOut, test: HeldOut) -> Spl
     """
     held = np.concatenate([one.pairs[one.labels] for one in (validation, test)])
     keys = _keys(graph.links)
-    training = keys[~np.isin(keys, _keys(held))]
+    training = np.delete(keys, np.searchsorted(keys, _keys(held)))
     if not training.size:
         raise InputError(f"{plain(graph.name)}: all links that remain are held out; leave more")
     return Split(graph, seed, read_only(unpack_pairs(training)), validation, test)
@@ -133,6 +135,13 @@ def _keys(links: Int64Array, place: Int64Array | None = None) -> UInt64Array:
     """The links ``[L, 2]``, renumbered by ``place``, as ascending keys."""
     pairs = links if place is None else place[links]
     return distinct_keys(pack_pairs(pairs.min(axis=1, initial=2**62), pairs.max(axis=1, initial=-1)))
+
+
+def _within(keys: UInt64Array, ordered: UInt64Array) -> NDArray[np.bool_]:
+    """Which ``keys`` are among the ascending keys ``ordered``."""
+    at = np.searchsorted(ordered, keys)
+    found: NDArray[np.bool_] = np.append(ordered, ~np.uint64(0))[at] == keys
+    return found
 
 
 def _common_ids(graphs: list[Graph]) -> tuple[NDArray[np.generic], list[Int64Array]]:

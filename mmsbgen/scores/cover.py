@@ -48,9 +48,9 @@ def words_of(ids: npt.NDArray[Any]) -> list[str]:
         InputError: the text of an id is blank, begins with ``#``, or contains a tab, a line end, a zero byte or a
             surrogate; or two ids have the same text.
     """
-    words = list(map(canonical_word, ids.tolist()))
     if ids.dtype.kind == "i":
-        return words
+        return list(map(str, ids.tolist()))
+    words = list(map(canonical_word, ids.tolist()))
     odd = next(filter(_NO_WORD.search, words), None)
     if odd is not None:
         raise InputError(

@@ -62,8 +62,9 @@ def _read(file: Path, raw: bytes) -> tuple[Graph, list[HeldOut]]:
     try:
         with stored_arrays(io.BytesIO(raw)) as arrays:
             ids, links = arrays["ids"], arrays["links"]
-            n, linked = ids.size, int(np.unique(links).size)
-            graph = Graph(n, ids, links, LoadReport(len(links), 0, 0, 0, False, n - linked), short_name(file))
+            n = ids.size
+            isolated = int(np.count_nonzero(np.bincount(links.ravel(), minlength=n) == 0))
+            graph = Graph(n, ids, links, LoadReport(len(links), 0, 0, 0, False, isolated), short_name(file))
             held = []
             for name, n_non_links in zip(("validation", "test"), arrays["non_links"].tolist(), strict=True):
                 pairs = arrays[name]
