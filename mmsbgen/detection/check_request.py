@@ -12,8 +12,8 @@ from mmsbgen.detection.resume import options_of, resumed
 from mmsbgen.sampler.diagnostics.communities import checked_threshold
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.run import checkpoint as checkpoints
-from mmsbgen.sampler.run import result_folder
+from mmsbgen.sampler.saved import checkpoint as checkpoints
+from mmsbgen.sampler.saved import result_folder
 
 
 @dataclass(frozen=True)

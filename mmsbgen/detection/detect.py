@@ -10,11 +10,10 @@ from typing import Any, Literal
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import check_request
-from mmsbgen.detection.load_graph import load_graph
+from mmsbgen.detection.load_graph import load_graph, split_graph
 from mmsbgen.detection.plan_chain import plan_chain
 from mmsbgen.detection.request import Detection, Request
 from mmsbgen.detection.result_options import ResultOptions
-from mmsbgen.detection.split_graph import split_graph
 from mmsbgen.graph import ReadingOptions
 from mmsbgen.sampler.starts.background_search import searching_for_starts
 

@@ -1,4 +1,4 @@
-"""Step 2: load the graph and check it against the request."""
+"""Steps 2 and 3: load the graph, check it against the request, and split its links."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.resume import has_work, longer
-from mmsbgen.graph import Graph, read_graph
-from mmsbgen.sampler.run import checkpoint as checkpoints
-from mmsbgen.sampler.run import result_folder, results
+from mmsbgen.graph import Graph, Split, read_graph, split
+from mmsbgen.sampler.saved import checkpoint as checkpoints
+from mmsbgen.sampler.saved import result_folder, results
 
 
 def load_graph(source: Any, checked: CheckedRequest) -> Graph:
@@ -29,3 +29,22 @@ def load_graph(source: Any, checked: CheckedRequest) -> Graph:
         for text in result_folder.replaced(request.out, checkpoint.meta["graph"] if checkpoint is not None else None):
             request.on_message(text)
     return graph
+
+
+def split_graph(graph: Graph, checked: CheckedRequest) -> Split:
+    """Split the graph as the options say; sends messages on ignored input and on warnings."""
+    request, options = checked.request, checked.options
+    parts = split(
+        graph,
+        validation=options.held_out_share(graph.n_links),
+        test=options.test_share(graph.n_links),
+        seed=options.seed,
+    )
+    if dropped := graph.report.dropped():
+        request.on_message(f"{graph.name}: {dropped}.")
+    for text in parts.warnings:
+        request.on_message(f"{text[:1].upper()}{text[1:]}.")
+    k, n = options.n_communities, graph.n_vertices
+    if not checked.k_auto and k > n:
+        request.on_message(f"K={k} is more than the graph's {n} vertices: some communities can only stay empty.")
+    return parts

@@ -20,8 +20,8 @@ from mmsbgen.sampler.diagnostics.verdict import verdict
 from mmsbgen.sampler.posterior import moments
 from mmsbgen.sampler.posterior.draws import ARRAYS
 from mmsbgen.sampler.posterior.report import sampling_report
-from mmsbgen.sampler.run import results
 from mmsbgen.sampler.run.calibrate import calibrate
+from mmsbgen.sampler.saved import results
 
 
 def publish(finished: FinishedRun, checked: CheckedRequest) -> Detection:

@@ -11,8 +11,8 @@ from mmsbgen.detection.request import Request
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.diagnostics.communities import checked_threshold
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.run import checkpoint as checkpoints
-from mmsbgen.sampler.run import result_folder
+from mmsbgen.sampler.saved import checkpoint as checkpoints
+from mmsbgen.sampler.saved import result_folder
 
 __all__ = ["has_work", "longer", "options_of", "resumed"]
 

@@ -16,10 +16,10 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, of_result
 from mmsbgen.sampler.diagnostics.memberships import Memberships
-from mmsbgen.sampler.run import checkpoint as checkpoints
-from mmsbgen.sampler.run import results
 from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.run import run
+from mmsbgen.sampler.saved import checkpoint as checkpoints
+from mmsbgen.sampler.saved import results
 
 
 class CheckpointError(InputError):

@@ -22,9 +22,9 @@ from mmsbgen.kernels.runtime import Runtime, by_tier
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.start_trials import choose, trials_told
+from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.starts.background_search import StartSearch
 
 

@@ -33,8 +33,8 @@ from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.run import result_folder, results
 from mmsbgen.sampler.run.local_sweeps import MOST_ROUNDS, LocalSweeps, start_from, sweep_locally
+from mmsbgen.sampler.saved import result_folder, results
 
 __all__ = ["UpdateRequest", "perform_update", "update"]
 

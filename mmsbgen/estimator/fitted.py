@@ -18,7 +18,7 @@ from mmsbgen.graph.ids import numbered_pairs
 from mmsbgen.sampler.diagnostics.communities import Cover, checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnostics.explained_links import RowSource
 from mmsbgen.sampler.diagnostics.held_out import log_likelihoods
-from mmsbgen.sampler.run.saved_chain import SavedChain, with_largest
+from mmsbgen.sampler.saved.saved_chain import SavedChain, with_largest
 
 
 @dataclass(frozen=True)

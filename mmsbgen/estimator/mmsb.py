@@ -24,7 +24,7 @@ from mmsbgen.estimator.labelled_pairs import links_of
 from mmsbgen.graph import Graph, ReadingOptions, as_graph, read_graph
 from mmsbgen.sampler.options.options import Options, blocks_per_sweep
 from mmsbgen.sampler.options.schedule import Schedule
-from mmsbgen.sampler.run.saved_chain import SavedChain
+from mmsbgen.sampler.saved.saved_chain import SavedChain
 
 #: Options of the chain except K, iterations and seed; they must not change between ``fit`` and ``partial_fit``.
 OPTIONS = tuple(field.name for field in fields(Options) if field.name not in ("n_communities", "iterations", "seed"))

@@ -31,7 +31,7 @@ from mmsbgen.graph.id_json import from_json, to_json
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import named_arrays, of_arrays
 from mmsbgen.sampler.options.schedule import Schedule
-from mmsbgen.sampler.run.saved_chain import SavedChain
+from mmsbgen.sampler.saved.saved_chain import SavedChain
 
 FORMAT = 2
 KIND = "mmsbgen model"

@@ -10,7 +10,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.export.export_files import write
 from mmsbgen.export.run_folder import graph_of_run, read_folder
 from mmsbgen.jobs import Queue
-from mmsbgen.sampler.run.result_folder import FILES
+from mmsbgen.sampler.saved.result_folder import FILES
 
 __all__ = ["GRAPH", "ExportName", "export"]
 

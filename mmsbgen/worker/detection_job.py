@@ -17,7 +17,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.schedule import Schedule
-from mmsbgen.sampler.run import checkpoint as checkpoints
+from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.tuner.measure.device_lock import having_device
 from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys, plain
 

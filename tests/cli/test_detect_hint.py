@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.cli.detect import _interrupted
+from mmsbgen.cli.runs.detect import _interrupted
 from mmsbgen.graph import ReadingOptions
 
 

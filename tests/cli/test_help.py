@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.cli import main
-from mmsbgen.cli.detect import detect
+from mmsbgen.cli.runs.detect import detect
 from mmsbgen.cli.shared.guided_help import GuidedCommand
 from mmsbgen.cli.tune import tune
 from mmsbgen.detection.result_options import ResultOptions

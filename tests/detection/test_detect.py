@@ -334,7 +334,7 @@ def test_odd_ids_are_shown_short_and_written_whole(tmp_path, monkeypatch):
     assert "x" * 24 not in out
     assert "\x1b" not in out
     assert long in (tmp_path / "out" / "communities.txt").read_text()
-    monkeypatch.setattr("mmsbgen.sampler.run.results.available_host_memory", lambda: (10_000, "a test"))
+    monkeypatch.setattr("mmsbgen.sampler.saved.results.available_host_memory", lambda: (10_000, "a test"))
     said = cli(tmp_path / "odd.txt", "-k", 1, "-n", 2, "-o", tmp_path / "none", code=2).stderr
     assert "has 1000 characters: 3 ids of that width take 12 kB, and a test leaves 10 kB" in said
     assert not (tmp_path / "none").exists()

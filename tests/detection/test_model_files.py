@@ -172,7 +172,7 @@ def test_a_forked_process_leaves_the_chain_to_its_parent(tmp_path):
     """In an interpreter of its own, as forking a process with threads is no good."""
     code = (
         "import os, sys, numpy as np\n"
-        "from mmsbgen.sampler.run.saved_chain import SavedChain\n"
+        "from mmsbgen.sampler.saved.saved_chain import SavedChain\n"
         "chain = SavedChain.new()\n"
         "chain.path.write_bytes(b'rows')\n"
         "child = os.fork()\n"
@@ -214,7 +214,7 @@ def test_a_fit_that_fails_leaves_no_chain_and_promises_none(monkeypatch, tmp_pat
 
 
 def test_without_room_for_the_chain_there_is_a_result(monkeypatch, tmp_path, capsys):
-    from mmsbgen.sampler.run import checkpoint
+    from mmsbgen.sampler.saved import checkpoint
 
     def full(*args: Any) -> None:
         raise InputError("cannot write it: no space left on device")

@@ -15,7 +15,7 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection import detect
 from mmsbgen.detection.run_chains import CheckpointError
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.run import checkpoint
+from mmsbgen.sampler.saved import checkpoint
 from tests.conftest import open_or_skip
 from tests.detection.detections import FAST, cli
 

@@ -79,7 +79,9 @@ def test_vertices_move_with_their_links(results: Path, tmp_path: Path) -> None:
     back = mmsbgen.update(tmp_path / "new", add=gone, remove=joined, device="pocl")
     assert home(back, 3) == 0
     assert back.record["update"]["updates"] == 2
-    assert mmsbgen.Detection.load(tmp_path / "new", graph=tmp_path / "new" / "graph.npz").communities == back.communities
+    assert (
+        mmsbgen.Detection.load(tmp_path / "new", graph=tmp_path / "new" / "graph.npz").communities == back.communities
+    )
     moved = tmp_path / "moved"
     shutil.move(tmp_path / "new", moved)
     assert mmsbgen.update(moved, add=[(5, 1001)], device="pocl").record["update"]["updates"] == 3

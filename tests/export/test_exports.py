@@ -370,6 +370,6 @@ def test_a_missing_library_names_the_extra(library: str, call: str, extra: str, 
 
 
 def test_the_command_knows_all_formats() -> None:
-    from mmsbgen.cli.convert import _FORMATS
+    from mmsbgen.cli.runs.convert import _FORMATS
 
     assert set(_FORMATS) == set(FORMATS)

@@ -17,8 +17,8 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.kernels.record_key import toolchain_record
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.run import checkpoint as checkpoints
 from mmsbgen.sampler.run.run import run
+from mmsbgen.sampler.saved import checkpoint as checkpoints
 
 MODES = [
     {"mini_batch": "random-node", "average": True, "partners": "stratified"},

@@ -13,8 +13,8 @@ from mmsbgen.graph import HeldOut, Split, split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.evaluation import of_result
-from mmsbgen.sampler.run.results import memberships
 from mmsbgen.sampler.run.run import evaluation
+from mmsbgen.sampler.saved.results import memberships
 
 
 def test_auc_counts_ties_by_half():

@@ -13,7 +13,7 @@ from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection import detect
-from mmsbgen.sampler.run import checkpoint
+from mmsbgen.sampler.saved import checkpoint
 from mmsbgen.worker import detection_job, tuning_job
 from mmsbgen.worker.task import StoppedError, Task, plain
 

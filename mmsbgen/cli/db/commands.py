@@ -375,7 +375,7 @@ def report_(
     from mmsbgen.report import need_matplotlib
 
     need_matplotlib()
-    from mmsbgen.cli.report import written
+    from mmsbgen.cli.runs.report import written
     from mmsbgen.report.tuning.sweep_pictures import read_baseline
     from mmsbgen.report.tuning.tuning_page import tuning_page
 

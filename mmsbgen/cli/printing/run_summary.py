@@ -10,7 +10,7 @@ import click
 from mmsbgen.base.id_text import plain, plural
 from mmsbgen.cli.shared.common import print_table, seconds
 from mmsbgen.sampler.options.options import FEWEST_TEST_LINKS, TEST_SHARE
-from mmsbgen.sampler.run.result_folder import FILES, GRAPH_FILE
+from mmsbgen.sampler.saved.result_folder import FILES, GRAPH_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,1 +1,1 @@
-"""A run: iterations, evaluations, checkpoints, results."""
+"""A run: iterations, evaluations, refinement, pruning."""

@@ -63,7 +63,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
     request = UpdateRequest(results, add, remove, graph, out, given["device"], given["database"], message)
     found = perform_update(request)
     if given["as_json"]:
-        from mmsbgen.sampler.run.results import as_json
+        from mmsbgen.sampler.saved.results import as_json
 
         click.echo(as_json(found.record))
     elif not is_quiet(context):

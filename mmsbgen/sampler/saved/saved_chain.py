@@ -22,7 +22,7 @@ from mmsbgen.families.mmsb.sparse.sparse_sizes import floor_of
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource
 from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, largest_of_parts
-from mmsbgen.sampler.run import checkpoint as checkpoints
+from mmsbgen.sampler.saved import checkpoint as checkpoints
 
 _LOCAL_HEADER = 30
 #: Elements of rows of pi processed at a time.

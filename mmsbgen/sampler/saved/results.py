@@ -34,7 +34,7 @@ from mmsbgen.sampler.diagnostics.memberships import (
     named_arrays,
 )
 from mmsbgen.sampler.posterior.moments import Posterior
-from mmsbgen.sampler.run.result_folder import GRAPH_FILE
+from mmsbgen.sampler.saved.result_folder import GRAPH_FILE
 from mmsbgen.sampler.state.memory_needs import MOST_CODES
 from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.scores.cover import cover_text, words_of

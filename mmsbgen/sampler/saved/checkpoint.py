@@ -31,7 +31,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.phases import Phases
-from mmsbgen.sampler.run.checkpoint_checks import (
+from mmsbgen.sampler.saved.checkpoint_checks import (
     COUNTERS,
     check_entries,
     check_meta,

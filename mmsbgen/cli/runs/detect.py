@@ -135,7 +135,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
             click.echo(shown(note), err=True)
         raise
     if given["as_json"]:
-        from mmsbgen.sampler.run.results import as_json
+        from mmsbgen.sampler.saved.results import as_json
 
         click.echo(as_json(found.record))
     elif not is_quiet(context):
@@ -189,7 +189,7 @@ def _mini_batch(given: dict[str, Any], typed: set[str]) -> str:
     if given["resume"] is None or "mini_batch" in typed:
         return str(given["mini_batch"])
     from mmsbgen.detection.request import checkpoint_in
-    from mmsbgen.sampler.run.checkpoint import load
+    from mmsbgen.sampler.saved.checkpoint import load
 
     return load(checkpoint_in(given["resume"])).options.mini_batch
 

@@ -45,7 +45,7 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     from mmsbgen.base.id_text import plural
     from mmsbgen.export.export_files import NEED_LINKS, format_of, write
     from mmsbgen.export.run_folder import graph_of_run, read_folder
-    from mmsbgen.sampler.run.result_folder import FILES
+    from mmsbgen.sampler.saved.result_folder import FILES
 
     chosen = format_of(out, format)
     if results.name in FILES and (results.parent / "run.json").is_file():

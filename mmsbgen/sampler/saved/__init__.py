@@ -1,0 +1,1 @@
+"""Files of runs: checkpoints, results, and the chains of estimators."""
