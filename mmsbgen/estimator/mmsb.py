@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError, ParameterError
-from mmsbgen.base.parameters import Parameters
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
@@ -21,6 +20,7 @@ from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fitted, FittedChain
 from mmsbgen.estimator.labelled_pairs import links_of
+from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.graph import Graph, ReadingOptions, as_graph, read_graph
 from mmsbgen.sampler.options.options import Options, blocks_per_sweep
 from mmsbgen.sampler.options.schedule import Schedule

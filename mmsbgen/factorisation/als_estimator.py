@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.parameters import Parameters
 from mmsbgen.base.user_warning import warn_user
+from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.factorisation.device_sweeps import LeastSquaresSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,

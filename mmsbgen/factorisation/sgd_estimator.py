@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from mmsbgen.base.errors import ParameterError
-from mmsbgen.base.parameters import Parameters
 from mmsbgen.base.user_warning import warn_user
+from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.factorisation.device_sweeps import StochasticSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,
