@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mmsbgen.backends import find_device, opened
-from mmsbgen.base.atomic_files import writable_folder
+from mmsbgen.base.atomic_files import FileTransaction, writable_folder, write_bytes
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain, plural
 from mmsbgen.base.progress import stage
@@ -21,27 +21,28 @@ from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.plan_chain import planned
 from mmsbgen.detection.publish import publish
 from mmsbgen.detection.request import CHECKPOINT, Detection, Request
+from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chains import FinishedRun, stored_memberships
-from mmsbgen.export.run_folder import graph_of_run, read_run
+from mmsbgen.export.run_folder import graph_of_run, holds_whole_rows, read_run
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Graph, Split, as_graph, split
 from mmsbgen.graph.changes import Change, carried_split, changed_graph
-from mmsbgen.graph.files.graph_archive import split_of_archive
+from mmsbgen.graph.files.graph_archive import is_graph_archive, split_of_archive
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.run.local_sweeps import MOST_ROUNDS, LocalSweeps, start_from, sweep_locally
+from mmsbgen.sampler.run.local_sweeps import LocalSweeps, start_from, sweep_locally, told_bytes
 from mmsbgen.sampler.saved import result_folder, results
 
 __all__ = ["UpdateRequest", "perform_update", "update"]
 
-#: Entries of a sparse row that stands for a dense one.
+#: Most entries of a sparse row that stands for a dense one.
 _ENTRIES = 64
-#: Share of the vertices that changed since the last full run above which another one is due.
-_MOST_CHANGED = 0.2
+#: Moves of vertices since the last full run, by vertices, above which another one is due.
+_MOST_MOVES = 0.2
 
 
 def update(
@@ -95,19 +96,22 @@ class UpdateRequest:
 
 def perform_update(request: UpdateRequest) -> Detection:
     """Carry out an update.  Files are replaced in one step at its end, so that an interruption changes nothing."""
-    found, record = read_run(request.results)
-    _refuse_loss(request)
+    whole = holds_whole_rows(request.results)
+    found, record = read_run(request.results, top=_ENTRIES)
+    _refuse_loss(request, record)
     before = found.memberships
     change, parts = _changed(request, record)
+    for text in parts.warnings:
+        request.on_message(f"{text[:1].upper()}{text[1:]}.")
     if not change.ends.size:
-        raise InputError(f"no link of {plain(change.graph.name)} changes: all that were to be added are there")
-    options = _options(record, before)
-    info = find_device(request.device)
-    rule = record["rule"]
-    top = before.indices.shape[1]
-    asked = Request({}, rule=rule["name"], threshold=rule["threshold"], top=top)
+        request.on_message("No link changes, and the results stand.")
+        return _as_they_are(request)
+    options, info, rule = _options(record, before), find_device(request.device), record["rule"]
+    top = ResultOptions.top if whole else before.indices.shape[1]
+    asked = Request({}, rule=rule["name"], threshold=rule["threshold"], top=top, whole=whole)
     plan = planned(parts, options, info, asked)
-    request.on_message(f"{plain(parts.graph.name)} on {info.name} ({info.platform}): {plan.require()}.")
+    needs = plan.require(told_bytes(plan.shape))
+    request.on_message(f"{plain(parts.graph.name)} on {info.name} ({info.platform}): {needs}.")
     with ExitStack() as stack:
         stack.enter_context(writable_folder(request.out))
         device = stack.enter_context(opened(info))
@@ -117,36 +121,52 @@ def perform_update(request: UpdateRequest) -> Detection:
         begin, others = time.monotonic(), []
         with stage("sweeping around the change"):
             for chain in before.others:
-                start_from(sampler, chain, change.place)
+                start_from(sampler, chain, change)
                 sweep_locally(sampler, change.ends)
                 others.append(stored_memberships(sampler, top))
-            start_from(sampler, before, change.place)
+            start_from(sampler, before, change)
             trace: Trace = [evaluation(sampler, 0.0)]
             done = sweep_locally(sampler, change.ends)
             trace.append(evaluation(sampler, time.monotonic() - begin))
-        finished = FinishedRun(
-            sampler, trace, time.monotonic() - begin, StabilityWatch(), [], None, others=tuple(others)
-        )
+        seconds = time.monotonic() - begin
+        finished = FinishedRun(sampler, trace, seconds, StabilityWatch(), [], None, others=tuple(others))
         published = publish(finished, CheckedRequest(asked, options, None))
-    _note(published.record, record, change, done)
-    results.write(request.out, published.memberships, published.cover, published.record, None, parts)
+        _note(published.record, record, change, done)
+        all_rows = sampler if whole else None
+        results.write(request.out, published.memberships, published.cover, published.record, all_rows, parts)
     return published
 
 
-def _refuse_loss(request: UpdateRequest) -> None:
-    """Raise :class:`InputError` if a checkpoint, or files of others, would be lost."""
-    result_folder.keep_foreign(request.out)
-    if (saved := request.out / CHECKPOINT).exists():
+def _refuse_loss(request: UpdateRequest, record: dict[str, Any]) -> None:
+    """Raise :class:`InputError` if a checkpoint, or files of others, would be lost; tell what is replaced."""
+    result_folder.keep_foreign(request.out, "name another folder with -o")
+    graph, saved = request.out / result_folder.GRAPH_FILE, request.out / CHECKPOINT
+    if graph.exists() and not is_graph_archive(graph):
+        raise InputError(f"{graph} is not of an update, and would be lost: name another folder with -o")
+    if saved.exists():
         raise InputError(f"{saved} belongs to the graph before the change: name another folder with -o, or remove it")
-    record = result_folder.record_in(request.out)
-    for text in result_folder.replaced(request.out, record["graph"].get("digest") if record else None):
+    for text in result_folder.replaced(request.out, record["graph"]["digest"]):
         request.on_message(text)
+
+
+def _as_they_are(request: UpdateRequest) -> Detection:
+    """The results without a change, in the folder that was asked for."""
+    if not (request.out.exists() and request.out.samefile(request.results)):
+        with writable_folder(request.out), FileTransaction() as together:
+            for name in (result_folder.GRAPH_FILE, *reversed(result_folder.FILES)):
+                if (request.results / name).is_file():
+                    write_bytes(request.out / name, (request.results / name).read_bytes(), together)
+    return Detection.load(request.out)
 
 
 def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Split]:
     """The change, and the split of the graph after it."""
     options, archive = Options.from_dict(record["options"]), request.results / result_folder.GRAPH_FILE
-    if record.get("update") is not None and request.graph is None and archive.is_file():
+    if record.get("update") is not None:
+        if not archive.is_file():
+            raise InputError(
+                f"{archive} is missing, which has the held-out pairs of these results: run `mmsbgen detect` anew"
+            )
         before = split_of_archive(archive, options.seed)
     else:
         graph, why = (request.graph, "") if request.graph is not None else graph_of_run(request.results)
@@ -154,11 +174,14 @@ def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Sp
             raise InputError(f"the graph of {request.results} is needed, and {why}: give it with --graph")
         shares = options.held_out_share(graph.n_links), options.test_share(graph.n_links)
         before = split(graph, validation=shares[0], test=shares[1], seed=options.seed)
-    if before.graph.digest != record["graph"]["digest"]:
-        raise InputError(
-            f"{plain(before.graph.name)} is another graph than that of the results in {request.results}: give theirs"
-        )
+    for one in (before.graph, request.graph):
+        if one is not None and one.digest != record["graph"]["digest"]:
+            raise InputError(
+                f"{plain(one.name)} is another graph than that of the results in {request.results}: give theirs"
+            )
     change = changed_graph(replace(before.graph, name=record["graph"]["name"]), request.add, request.remove)
+    if change.graph.ids.dtype.kind != before.graph.ids.dtype.kind:
+        request.on_message("Ids are text from now on, as not all of them are integers.")
     place = str((request.out / result_folder.GRAPH_FILE).absolute())
     change = replace(change, graph=replace(change.graph, file=place))
     n_links = change.graph.n_links
@@ -168,24 +191,30 @@ def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Sp
 def _options(record: dict[str, Any], before: Memberships) -> Options:
     """Options of sweeps over sparse rows with the model of the run."""
     run = Options.from_dict(record["options"])
+    enough = next((entries for entries in (8, 16, 32) if entries >= before.k), _ENTRIES)
     return Options(
         n_communities=before.k,
         rows="sparse",
-        entries=run.entries if run.sparse else _ENTRIES,
+        entries=run.entries if run.sparse else enough,
         start="random",
-        **{name: getattr(run, name) for name in ("seed", "validation", "test", "delta", "eta", "alpha", "dtype")},
+        chains=1 + len(before.others),
         nonlink_weight=run.nonlink_weight,
+        **{name: getattr(run, name) for name in ("seed", "validation", "test", "delta", "eta", "alpha", "dtype")},
     )
 
 
 def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: LocalSweeps) -> None:
     """Put the entry ``update`` into the record, and its text in the place of that on convergence."""
-    earlier = before.get("update") or {"updates": 0, "changed_since_full_run": 0}
+    full_run = {name: (before["held_out"]["validation"] or {}).get(name) for name in ("auc", "auc_error")}
+    earlier = before.get("update") or {"updates": 0, "moves_since_full_run": 0, "full_run": full_run}
     n = change.graph.n_vertices
-    changed = earlier["changed_since_full_run"] + done.changed
-    due = _due(changed / n, record["held_out"]["validation"], before["held_out"]["validation"])
-    swept = f"{done.touched} of {plural(n, 'vertex', 'vertices')} were swept"
-    text = f"Updated after {plural(len(change.added) + len(change.removed), 'change')}: {swept}, {done.changed} moved."
+    moves = earlier["moves_since_full_run"] + done.changed + len(change.new_vertices)
+    due = _due(moves / n, record["held_out"]["validation"], earlier["full_run"])
+    text = (
+        f"Updated after {plural(len(change.added) + len(change.removed), 'change')}: {done.touched} of "
+        f"{plural(n, 'vertex', 'vertices')} were swept, {done.changed} moved"
+        f"{f', {done.moving} still move' if done.moving else ''}."
+    )
     record["update"] = {
         "updates": earlier["updates"] + 1,
         "added": len(change.added),
@@ -193,24 +222,26 @@ def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: 
         "already_there": change.known,
         "new_vertices": len(change.new_vertices),
         "rounds": done.rounds,
-        "most_rounds": MOST_ROUNDS,
         "swept": done.touched,
         "row_updates": done.updates,
-        "changed": done.changed,
-        "changed_since_full_run": changed,
+        "moved": done.changed,
+        "still_moving": done.moving,
+        "moves_since_full_run": moves,
+        "full_run": earlier["full_run"],
         "full_run_due": due,
         "text": text if due is None else f"{text} A full run is due: {due}.",
     }
     record["convergence"] |= {"settled": None, "text": record["update"]["text"]}
 
 
-def _due(changed: float, after: dict[str, Any] | None, before: dict[str, Any] | None) -> str | None:
-    """Why a full run is due, or None."""
-    if changed > _MOST_CHANGED:
-        return f"{changed:.0%} of the vertices have changed since the last one"
-    if after is None or before is None:
+def _due(moves: float, now: dict[str, Any] | None, full_run: dict[str, Any]) -> str | None:
+    """Why a full run is due, or None.  AUC does not depend on density, which a change may change."""
+    if moves > _MOST_MOVES:
+        return f"since the last one there were {moves:.0%} as many moves as vertices"
+    known = now is not None and None not in (*full_run.values(), now["auc"], now["auc_error"])
+    if not known or now is None:
         return None
-    error = (after["log_likelihood_error"] ** 2 + before["log_likelihood_error"] ** 2) ** 0.5
-    if after["log_likelihood"] < before["log_likelihood"] - 2 * error:
-        return "held-out pairs are less likely than before"
+    error = (now["auc_error"] ** 2 + full_run["auc_error"] ** 2) ** 0.5
+    if now["auc"] < full_run["auc"] - 2 * error:
+        return f"AUC of validation pairs is {now['auc']:.3f}, and was {full_run['auc']:.3f} after the last one"
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,28 +83,43 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
         record = _record(folder)
         recorded = record["graph"]
         source, digest = recorded.get("file"), recorded["digest"]
-        if source is not None and Path(source).name == GRAPH_FILE and (folder / GRAPH_FILE).is_file():
-            source = str(folder / GRAPH_FILE)  # the folder may have been moved
         reading = ReadingOptions.recorded(recorded.get("reading"))
         size = f"{recorded['vertices']} and {recorded['links']}"
     if given is None and source is None:
         return None, "its record does not name the graph's file"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)  # these were shown during the run
-            graph = load_graph(given or Path(source), reading)
-    except InputError as error:
+    places, beside = [given or Path(source)], (folder / GRAPH_FILE).absolute()
+    if given is None and places[0].name == GRAPH_FILE and places[0] != beside and beside.is_file():
+        places.append(beside)  # the folder of an update may have been moved
+    why = ""
+    for place in places:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", GraphWarning)  # these were shown during the run
+                graph = load_graph(place, reading)
+        except InputError as error:
+            if given is not None:
+                raise
+            why = str(error)
+            continue
+        if graph.digest == digest:
+            return graph, ""
         if given is not None:
-            raise
-        return None, str(error)
-    if graph.digest == digest:
-        return graph, ""
-    if given is not None:
-        raise InputError(
-            f"{given} is not the graph of the run in {folder}: it has {graph.n_vertices} vertices and "
-            f"{graph.n_links} links, the run's {size}, or others; give the file that the run was made on"
-        )
-    return None, f"{plain(source, 200)} is no longer the graph that the run was made on"
+            raise InputError(
+                f"{given} is not the graph of the run in {folder}: it has {graph.n_vertices} vertices and "
+                f"{graph.n_links} links, the run's {size}, or others; give the file that the run was made on"
+            )
+        why = f"{plain(place, 200)} is no longer the graph that the run was made on"
+    return None, why
+
+
+def holds_whole_rows(folder: Path) -> bool:
+    """Whether ``memberships.npz`` in ``folder`` holds all of pi."""
+    path = folder / "memberships.npz"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "pi.npy" in archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        return False  # reading it says why
 
 
 def reading_of_run(folder: Path) -> ReadingOptions:

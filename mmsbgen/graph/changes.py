@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import plain
+from mmsbgen.base.id_text import canonical_word, plain
 from mmsbgen.graph.graph import (
     Graph,
     Int64Array,
@@ -92,21 +92,23 @@ def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None 
 def carried_split(split: Split, change: Change, validation: float, test: float) -> Split:
     """The split of the graph after a change, which keeps the held-out pairs of the graph before.
 
-    Pairs that have changed leave.  Of the added links the shares ``validation`` and ``test`` are held out, and as many
-    new non-links, so that no pair that was trained on is held out.  The draws depend on the split's seed and the graph.
+    Pairs that have changed leave.  Each added link is held out with the probabilities ``validation`` and ``test``, and
+    there are as many non-links as links.  No pair of the split before that was trained on is held out; one that was
+    removed and comes back by a later change may be.  The draws depend on the split's seed and the graph.
     """
     graph = change.graph
     rng = np.random.default_rng([split.seed, 3, 2, int(graph.digest[:15], 16)])
     changed = _keys(np.concatenate([change.added, change.removed]))
-    order = rng.permutation(len(change.added))
-    ends = np.cumsum([round(share * len(order)) for share in (validation, test)])
-    drawn = np.split(change.added[order], ends)[:2]
+    draws = rng.random(len(change.added))
+    drawn = change.added[draws < validation], change.added[(draws >= validation) & (draws < validation + test)]
     links: list[UInt64Array] = []
     non_links: list[UInt64Array] = []
     for held, more in zip((split.validation, split.test), drawn, strict=True):
         kept = [_keys(held.pairs[held.labels == label], change.place) for label in (True, False)]
         links.append(np.concatenate([kept[0][~_within(kept[0], changed)], _keys(more)]))
-        non_links.append(kept[1][~_within(kept[1], changed)])
+        left = kept[1][~_within(kept[1], changed)]
+        surplus = max(0, left.size - links[-1].size)
+        non_links.append(np.delete(left, rng.choice(left.size, surplus, replace=False)))
     # Links that were removed may have been trained on.
     taken = np.concatenate([_keys(graph.links), _keys(change.removed), *non_links])
     for which, held_links in enumerate(links):
@@ -115,7 +117,10 @@ def carried_split(split: Split, change: Change, validation: float, test: float) 
         non_links[which] = np.concatenate([non_links[which], new])
         taken = np.concatenate([taken, new])
     pairs = [held_out(unpack_pairs(a), unpack_pairs(b)) for a, b in zip(links, non_links, strict=True)]
-    return split_of(graph, split.seed, pairs[0], pairs[1])
+    found = split_of(graph, split.seed, pairs[0], pairs[1])
+    if split.validation.n_links and not pairs[0].n_links:
+        found = replace(found, warnings=("all held-out links were removed: nothing tells whether the fit is good",))
+    return found
 
 
 def split_of(graph: Graph, seed: int, validation: HeldOut, test: HeldOut) -> Split:
@@ -147,14 +152,13 @@ def _within(keys: UInt64Array, ordered: UInt64Array) -> NDArray[np.bool_]:
 def _common_ids(graphs: list[Graph]) -> tuple[NDArray[np.generic], list[Int64Array]]:
     """The ids of all graphs, and the number of each vertex of every graph among them.
 
-    Integers stay integers if all ids are; else ids are compared as text.
+    If all are integers, or all are text, they stay so; else ids are compared, and kept, as text.
     """
     kinds = {graph.ids.dtype.kind for graph in graphs}
     if kinds == {"i"}:
         ids = np.unique(np.concatenate([graph.ids for graph in graphs]))
         return ids, [np.searchsorted(ids, graph.ids) for graph in graphs]
-    mixed = kinds != {"O"}
-    names = [[str(name) if mixed else name for name in graph.ids.tolist()] for graph in graphs]
+    names = [list(map(canonical_word, graph.ids.tolist())) for graph in graphs]
     found = ordered_ids([name for each in names for name in each], name=graphs[0].name)
     number = {name: vertex for vertex, name in enumerate(found.tolist())}
     return found, [np.fromiter(map(number.__getitem__, each), np.int64, len(each)) for each in names]

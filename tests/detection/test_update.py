@@ -95,7 +95,14 @@ def test_files_stay_where_nothing_is_done(results: Path, tmp_path: Path) -> None
     a, b = planted()[0]
     known.write_text(f"{a} {b}\n")
     unknown.write_text("0 159\n1 nobody\n")
-    assert "no link of graph changes" in cli(run, "--add", known, code=2).output
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    assert "No link changes" in cli(run, "--add", known, "--remove", empty).output
+    assert "No link changes" in cli(run, "--add", known, "-o", tmp_path / "copy").output
+    assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == there
+    (tmp_path / "graph.npz").write_bytes(b"mine")
+    assert "is not of an update" in cli(run, "--add", unknown, "-o", tmp_path, code=2).output
+    assert (tmp_path / "graph.npz").read_bytes() == b"mine"
     assert "is no link of graph, and 2 of 2 links" in cli(run, "--remove", unknown, code=2).output
     assert "--add FILE, --remove FILE" in cli(run, code=2).output
     assert "is another graph than" in cli(run, "--add", unknown, "--graph", known, code=2).output
@@ -114,8 +121,9 @@ def test_the_command(results: Path, tmp_path: Path) -> None:
     said = cli(results, *given).output
     assert "Updated after 3 changes" in said
     assert "graph.npz" in said
-    again = cli(tmp_path / "new", "--add", add, "--columns", "source,target", code=2)
-    assert "no link of graph changes" in again.output
+    assert "Ids are text from now on" in said
+    again = cli(tmp_path / "new", "--add", add, "--columns", "source,target")
+    assert "No link changes" in again.output
 
 
 def test_every_chain_follows_from_dense_rows(tmp_path: Path) -> None:
@@ -125,6 +133,9 @@ def test_every_chain_follows_from_dense_rows(tmp_path: Path) -> None:
     after = mmsbgen.update(tmp_path / "run", add=[(v, 1000) for v in range(5)], device="pocl")
     assert home(after, 1000) == 0
     assert [len(one.indices) for one in after.memberships.others] == [4 * SIZE + 1]
+    # What was stored exactly stays so where nothing was swept.
+    share = [found.memberships.values[:, 0] for found in (before, after)]
+    assert np.count_nonzero(share[1][:-1] == share[0]) > 2 * SIZE
     aucs = [found.record["held_out"]["validation"]["auc"] for found in (before, after)]
     assert abs(aucs[1] - aucs[0]) < 0.02
     assert after.predict_links([(0, 1000)]) > after.predict_links([(150, 1000)])
@@ -144,7 +155,7 @@ def test_sums_follow_the_rows(pocl_device: Device) -> None:
     options = Options(n_communities=k, seed=3, rows="sparse", entries=r)
     sampler = Sampler(after, options, Runtime(pocl_device, MMSB, None, {}))
     try:
-        start_from(sampler, before, change.place)
+        start_from(sampler, before, change)
         first, _ = sampler.state.entries()
         old = sampler.state.rows(0, change.graph.n_vertices)
         # The new vertex begins at the mean of its neighbours' rows; those that nothing links to an old one are whole.

@@ -18,6 +18,11 @@ PAIRS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)).filter(lambda 
 IDS = st.sampled_from([lambda v: v, lambda v: f"v{v}", lambda v: (v, "tuple")])
 
 
+def word(name: object) -> object:
+    """An id in a changed graph: text, unless it is an integer."""
+    return name if isinstance(name, int) else str(name)
+
+
 def links_of(graph: Graph) -> set[frozenset[object]]:
     return {frozenset(map(graph.ids.tolist().__getitem__, pair)) for pair in graph.links.tolist()}
 
@@ -29,9 +34,10 @@ def test_changes_are_those_of_sets(there, wanted, random, of_id) -> None:
     before, add = as_graph(named[0]), as_graph(named[1])
     change = changed_graph(before, add, as_graph(named[2]) if gone else None)
     after = change.graph
-    assert links_of(after) == {frozenset(map(of_id, pair)) for pair in (there - gone) | wanted}
-    assert after.ids[change.place].tolist() == before.ids.tolist()
-    assert set(after.ids[change.new_vertices].tolist()) == set(add.ids.tolist()) - set(before.ids.tolist())
+    assert links_of(after) == {frozenset(word(of_id(v)) for v in pair) for pair in (there - gone) | wanted}
+    assert after.ids[change.place].tolist() == list(map(word, before.ids.tolist()))
+    new = set(add.ids.tolist()) - set(before.ids.tolist())
+    assert set(after.ids[change.new_vertices].tolist()) == set(map(word, new))
     assert change.known == len(there & wanted)
     assert (len(change.added), len(change.removed)) == (len(wanted - there), len(gone))
     assert after.report.n_isolated == after.n_vertices - len({v for pair in links_of(after) for v in pair})
@@ -44,7 +50,6 @@ def test_no_pair_that_was_trained_on_is_held_out(there, wanted, seed) -> None:
     change = changed_graph(before, as_graph(sorted(wanted)), as_graph([(40, 41)]))
     second = carried_split(first, change, 0.2, 0.2)
     keys = {frozenset(pair) for pair in change.graph.links.tolist()}
-    new = {frozenset(pair) for pair in change.added.tolist()}
     trained = {frozenset(change.place[list(pair)].tolist()) for pair in first.training_links.tolist()}
     seen: list[frozenset[int]] = []
     for held in (second.validation, second.test):
@@ -55,10 +60,17 @@ def test_no_pair_that_was_trained_on_is_held_out(there, wanted, seed) -> None:
     assert len(seen) == len(set(seen))
     links = {frozenset(pair) for pair in second.training_links.tolist()}
     assert links == keys - set(seen)
-    # Of the pairs held out before, those stay that have not changed.
-    old = {frozenset(change.place[list(p)].tolist()) for p in first.held_out_pairs.tolist()}
+    # Of the links held out before, those stay that have not changed.
+    old = {
+        frozenset(change.place[list(pair)].tolist())
+        for held in (first.validation, first.test)
+        for pair in held.pairs[held.labels].tolist()
+    }
     gone = {frozenset(pair) for pair in change.removed.tolist()}
-    assert old - new - gone <= set(seen)
+    assert old - gone <= set(seen)
+    room = second.graph.n_vertices * (second.graph.n_vertices - 1) // 2 - second.graph.n_links - len(gone)
+    for held in (second.validation, second.test):
+        assert held.n_non_links == held.n_links or room < 2 * len(seen)
     assert np.array_equal(second.test.pairs, carried_split(first, change, 0.2, 0.2).test.pairs)
 
 
@@ -105,3 +117,22 @@ def test_what_cannot_be_meant_is_refused() -> None:
         changed_graph(graph, as_graph([(1, 2)]), as_graph([(1, 2)]))
     with pytest.raises(InputError, match="no link would remain"):
         changed_graph(graph, None, graph)
+
+
+def test_small_changes_are_held_out_too() -> None:
+    """Of 400 links that come one at a time, 5 % are held out: 20 ± 4.4."""
+    parts = split(as_graph([(v, v + 1) for v in range(500)]), validation=0.05, seed=0)
+    count = parts.validation.n_links
+    for v in range(400):
+        change = changed_graph(parts.graph, as_graph([(v, v + 50)]))
+        parts = carried_split(parts, change, 0.05, 0.0)
+    assert 20 - 4 * 4.4 < parts.validation.n_links - count < 20 + 4 * 4.4
+    assert parts.validation.n_non_links == parts.validation.n_links
+
+
+def test_no_held_out_link_is_left() -> None:
+    parts = split(as_graph([(v, v + 1) for v in range(50)]), validation=0.1, seed=0)
+    gone = parts.validation.pairs[parts.validation.labels]
+    after = carried_split(parts, changed_graph(parts.graph, None, as_graph(gone)), 0.1, 0.0)
+    assert len(after.validation.pairs) == 0
+    assert "all held-out links were removed" in after.warnings[0]

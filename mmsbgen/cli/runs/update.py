@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
+
+if TYPE_CHECKING:
+    from mmsbgen.graph import Graph, ReadingOptions
 
 
 @click.command(
@@ -54,10 +57,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
             click.echo(shown(text), err=True)
 
     reading = reading_of(given)
-    add, remove = (
-        None if file is None else read_graph(Path("/dev/stdin") if str(file) == "-" else file, reading)
-        for file in (given["add"], given["remove"])
-    )
+    add, remove = (_links(given[name], reading) for name in ("add", "remove"))
     graph = None if given["graph"] is None else read_graph(given["graph"], reading_of_run(results))
     out = given["out"] or results
     request = UpdateRequest(results, add, remove, graph, out, given["device"], given["database"], message)
@@ -70,3 +70,12 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
         from mmsbgen.cli.printing.run_summary import summary
 
         summary(found, out, verbose=is_verbose(context))
+
+
+def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:
+    """The links of a file, or None if there is none or it is empty, as that of a day without changes."""
+    from mmsbgen.graph import read_graph
+
+    if file is None or (file.is_file() and file.stat().st_size == 0):
+        return None
+    return read_graph(Path("/dev/stdin") if str(file) == "-" else file, reading)

@@ -17,7 +17,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.graph.changes import split_of
 from mmsbgen.graph.files.file_bytes import short_name
-from mmsbgen.graph.graph import Graph, LoadReport, pack_pairs
+from mmsbgen.graph.graph import Graph, LoadReport, pack_pairs, string_ids
 from mmsbgen.graph.split import HeldOut, Split, held_out
 
 __all__ = ["graph_of_archive", "is_graph_archive", "split_of_archive", "write_graph"]
@@ -38,12 +38,12 @@ def write_graph(path: Path, split: Split, together: FileTransaction | None = Non
         archive.add("non_links", np.array([one.n_non_links for one in held], np.int64))
 
 
-def is_graph_archive(raw: bytes) -> bool:
-    """Whether a file is one that :func:`write_graph` wrote."""
+def is_graph_archive(file: Path | bytes) -> bool:
+    """Whether a file, or its content, is one that :func:`write_graph` wrote."""
     try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
             return _MEMBER in archive.namelist()
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, OSError):
         return False
 
 
@@ -62,6 +62,8 @@ def _read(file: Path, raw: bytes) -> tuple[Graph, list[HeldOut]]:
     try:
         with stored_arrays(io.BytesIO(raw)) as arrays:
             ids, links = arrays["ids"], arrays["links"]
+            if ids.dtype.kind == "U":
+                ids = string_ids(ids.tolist())
             n = ids.size
             isolated = int(np.count_nonzero(np.bincount(links.ravel(), minlength=n) == 0))
             graph = Graph(n, ids, links, LoadReport(len(links), 0, 0, 0, False, isolated), short_name(file))

@@ -19,7 +19,7 @@ from mmsbgen.graph.edge_tables import from_table
 from mmsbgen.graph.files.graph_archive import graph_of_archive, is_graph_archive
 from mmsbgen.graph.graph import Graph
 from mmsbgen.graph.library_graphs import from_array, from_scipy
-from mmsbgen.graph.reading_options import ReadingOptions
+from mmsbgen.graph.reading_options import ReadingOptions, need_weights
 
 #: Most bytes of memory for a byte of the arrays of a file while it is read, for a row of a table and for its cells.
 _ENTRY, _ROW, _CELL = 14, 800, 32
@@ -33,6 +33,8 @@ def from_matrix_market(file: Path, raw: bytes, reading: ReadingOptions) -> Graph
 def from_npz(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
     """The graph that an update left, or of a matrix that ``scipy.sparse.save_npz`` wrote, whose rows are the ids."""
     if is_graph_archive(raw):
+        need_memory(file, 2 * len(raw))
+        need_weights(reading, str(file))
         return graph_of_archive(file, raw)
     return from_scipy(npz_matrix(file, raw), str(file), reading)
 

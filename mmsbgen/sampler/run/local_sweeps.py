@@ -18,15 +18,17 @@ from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, totals
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT
 from mmsbgen.graph import Adjacency
+from mmsbgen.graph.changes import Change
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.kernel_arguments import StepScalars
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.minibatch.batch_sources import Batch
 from mmsbgen.sampler.options.phases import Phases
+from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.sparse_state import SparseState
 
-__all__ = ["MOST_ROUNDS", "LocalSweeps", "start_from", "sweep_locally"]
+__all__ = ["MOST_ROUNDS", "LocalSweeps", "start_from", "sweep_locally", "told_bytes"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -36,6 +38,8 @@ TOLERANCE = 1.0
 REST = 0.02
 #: Most rounds. A step closes a tenth of the distance that is left.
 MOST_ROUNDS = 20
+#: Distance of a row's sum from 1 that is rounding.
+_ROUNDING = 1e-5
 #: Elements of rows handled at a time.
 _ELEMENTS = 1 << 22
 
@@ -49,39 +53,41 @@ class LocalSweeps:
         touched: vertices that were swept at least once.
         changed: vertices whose row moved by more than the tolerance.
         updates: updates of rows in all rounds.
-        at_rest: whether the sweeps ended because no row still moved.
+        moving: vertices whose row still moved at the end.
     """
 
     rounds: int
     touched: int
     changed: int
     updates: int
-    at_rest: bool
+    moving: int
 
 
-def start_from(sampler: Sampler, before: Memberships, place: Ints) -> None:
-    """Give the vertices ``place`` ``[N before]`` the rows of an earlier result, and each new one a mean of its links'.
+def start_from(sampler: Sampler, before: Memberships, change: Change) -> None:
+    """Give vertices the rows of an earlier result, and each new one the mean of its neighbours' rows.
 
-    New vertices that no path links to old ones get random communities.  ``sampler`` has sparse rows.
+    New vertices that no path links to old ones, and those that have lost all training links, get even parts of some
+    communities, drawn at random.  ``sampler`` has sparse rows, and the graph after the change.
     """
-    state, shape = sampler.state, sampler.shape
+    state, shape, adjacency = sampler.state, sampler.shape, sampler.split.training_adjacency
     assert isinstance(state, SparseState)
-    n, k, most = shape.n_vertices, shape.k, min(shape.entries, shape.k)
+    n, k, most, place = shape.n_vertices, shape.k, min(shape.entries, shape.k), change.place
     communities = np.full((n, shape.entries), NONE, np.uint32)
     values = np.zeros((n, shape.entries), shape.real)
     for first in range(0, len(place), step := max(1, _ELEMENTS // before.width)):
         part = np.arange(first, min(first + step, len(place)))
         communities[place[part]], values[place[part]] = _entries(before, part, shape.entries, shape.floor)
-    new = np.ones(n, bool)
-    new[place] = False
-    left = _from_neighbours(communities, values, np.flatnonzero(new), sampler.split.training_adjacency)
+    left = _from_neighbours(communities, values, change.new_vertices, adjacency)
+    left = np.union1d(left, change.ends[adjacency.degrees[change.ends] == 0])
     first_one = below(sampler.options.seed, 0, left, 0, Purpose.init, k)
+    communities[left] = NONE
     communities[left, :most] = (first_one[:, None] + np.arange(most) * max(1, k // most)) % k
     values[left, :most] = 1.0
-    scaled = new if before.codes.size == 0 else np.ones(n, bool)
-    values[scaled] = state.scaled(values[scaled], communities[scaled] != NONE)
-    sums = totals(communities, values, k, shape.floor)
-    state.restore_entries(communities, values, np.ones(n), sums)
+    used = communities != NONE
+    sizes = values.sum(axis=1, dtype=np.float64) + (k - used.sum(axis=1)) * shape.floor
+    off = np.abs(sizes - 1.0) > _ROUNDING
+    values[off] = state.scaled(values[off], used[off])
+    state.restore_entries(communities, values, np.ones(n), totals(communities, values, k, shape.floor))
     beta = np.zeros(k)
     of_model = before.columns >= 0
     beta[before.columns[of_model]] = before.beta[of_model]
@@ -90,47 +96,57 @@ def start_from(sampler: Sampler, before: Memberships, place: Ints) -> None:
 
 
 def _entries(before: Memberships, vertices: Ints, r: int, floor: float) -> tuple[Array, Array]:
-    """The ``r`` largest entries of rows of a result, by the columns of its chain."""
-    at: Array
-    if before.codes.size:
-        rows = before.completed_rows(vertices)
-        at = np.argsort(-rows, axis=1, kind="stable")[:, :r]
-        sizes = np.take_along_axis(rows, at, axis=1)
-    else:
-        at, sizes = before.indices[vertices][:, :r], before.values[vertices][:, :r]
-    found, kept = np.full((len(vertices), r), NONE, np.uint32), np.zeros((len(vertices), r), sizes.dtype)
+    """The ``r`` largest entries of rows of a result, by the columns of its chain; stored ones as they are."""
+    at, sizes = before.indices[vertices].astype(np.int64), before.values[vertices]
+    if before.codes.size and at.shape[1] < min(r, before.width):
+        others = before.completed_rows(vertices).astype(sizes.dtype)
+        np.put_along_axis(others, at, 0.0, axis=1)
+        total = others.sum(axis=1, keepdims=True)
+        others *= np.divide(before.rest[vertices, None], total, out=np.zeros_like(total), where=total > 0)
+        more = np.argsort(-others, axis=1, kind="stable")[:, : r - at.shape[1]]
+        at = np.concatenate([at, more], axis=1)
+        sizes = np.concatenate([sizes, np.take_along_axis(others, more, axis=1)], axis=1)
+    at, sizes = at[:, :r], sizes[:, :r]
     columns = before.columns[at]
     used = (columns >= 0) & (sizes > floor * (1 + 1e-6))
-    order = np.argsort(~used, axis=1, kind="stable")
-    width = at.shape[1]
-    found[:, :width] = np.take_along_axis(np.where(used, columns, NONE), order, axis=1)
-    kept[:, :width] = np.take_along_axis(np.where(used, sizes, 0.0), order, axis=1)
+    order = np.argsort(-np.where(used, sizes, 0.0), axis=1, kind="stable")
+    found, kept = np.full((len(vertices), r), NONE, np.uint32), np.zeros((len(vertices), r), sizes.dtype)
+    found[:, : at.shape[1]] = np.take_along_axis(np.where(used, columns, NONE), order, axis=1)
+    kept[:, : at.shape[1]] = np.take_along_axis(np.where(used, sizes, 0.0), order, axis=1)
     return found, kept
 
 
 def _from_neighbours(communities: Array, values: Array, vertices: Ints, adjacency: Adjacency) -> Ints:
     """Set the rows of ``vertices`` to means of their neighbours' rows, nearest first; returns those without any."""
-    r, k = communities.shape[1], int(communities[communities != NONE].max(initial=0)) + 1
     while vertices.size:
-        owners, ends = _links(adjacency, vertices)
-        there = communities[ends] != NONE
-        keys = (owners[:, None] * k + communities[ends])[there]
-        distinct, at = np.unique(keys, return_inverse=True)
-        mass = np.bincount(at, values[ends][there], distinct.size)
-        owner, community = np.divmod(distinct.astype(np.int64), k)
-        order = np.lexsort((community, -mass, owner))
-        owner, community, mass = owner[order], community[order], mass[order]
-        rank = np.arange(owner.size) - np.searchsorted(owner, owner)
-        inside = rank < r
-        found = np.unique(owner)
+        step = max(1, _ELEMENTS // (communities.shape[1] * max(1, int(adjacency.degrees[vertices].max()))))
+        parts = [vertices[first : first + step] for first in range(0, vertices.size, step)]
+        means = [_means(communities, values, part, adjacency) for part in parts]
+        for rows, own, sizes in means:
+            communities[rows], values[rows] = own, sizes
+        found = np.concatenate([rows for rows, _, _ in means])
         if not found.size:
             break
-        communities[vertices[owner[inside]], rank[inside]] = community[inside]
-        values[vertices[owner[inside]], rank[inside]] = mass[inside]
-        rows = vertices[found]
-        values[rows] /= values[rows].sum(axis=1, keepdims=True)
-        vertices = np.delete(vertices, found)
+        vertices = np.setdiff1d(vertices, found)
     return vertices
+
+
+def _means(communities: Array, values: Array, vertices: Ints, adjacency: Adjacency) -> tuple[Ints, Array, Array]:
+    """Those of ``vertices`` of which a neighbour has a row, and the largest entries of the mean of these rows."""
+    r, k = communities.shape[1], int(communities[communities != NONE].max(initial=0)) + 1
+    owners, ends = _links(adjacency, vertices)
+    there = communities[ends] != NONE
+    keys, at = np.unique((owners[:, None] * k + communities[ends])[there], return_inverse=True)
+    mass = np.bincount(at, values[ends][there], keys.size)
+    owner, community = np.divmod(keys.astype(np.int64), k)
+    order = np.lexsort((community, -mass, owner))
+    owner, community, mass = owner[order], community[order], mass[order]
+    rank = np.arange(owner.size) - np.searchsorted(owner, owner)
+    inside = rank < r
+    found, row = np.unique(owner[inside], return_inverse=True)
+    own, sizes = np.full((found.size, r), NONE, np.uint32), np.zeros((found.size, r), values.dtype)
+    own[row, rank[inside]], sizes[row, rank[inside]] = community[inside], mass[inside]
+    return vertices[found], own, sizes / sizes.sum(axis=1, keepdims=True)
 
 
 def _links(adjacency: Adjacency, vertices: Ints) -> tuple[Ints, Ints]:
@@ -139,6 +155,11 @@ def _links(adjacency: Adjacency, vertices: Ints) -> tuple[Ints, Ints]:
     owners = np.repeat(np.arange(vertices.size), counts)
     within = np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)
     return owners, adjacency.neighbours[begin[owners] + within].astype(np.int64)
+
+
+def told_bytes(shape: StateShape) -> int:
+    """Bytes on the device of what local sweeps keep beside the state."""
+    return shape.n_vertices * (shape.entries * (4 + shape.real.itemsize) + 2 * shape.real.itemsize)
 
 
 def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
@@ -180,4 +201,4 @@ def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
     device.write(sampler.values["vertices"], np.arange(n, dtype=np.uint32))
     chain = sampler.chain.counted(done, updates)
     sampler.restore(chain._replace(course=Phases("results", end=done)))
-    return LocalSweeps(done, int(touched.sum()), int(changed.sum()), updates, not active.size)
+    return LocalSweeps(done, int(touched.sum()), int(changed.sum()), updates, int(active.size))

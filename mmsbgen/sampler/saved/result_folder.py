@@ -26,15 +26,14 @@ def record_in(folder: Path) -> dict[str, Any] | None:
     return record if ours else None
 
 
-def keep_foreign(folder: Path) -> None:
-    """Raise :class:`InputError` if results would replace files that no run has written."""
+def keep_foreign(folder: Path, remedy: str = "name another folder, or give it up by --overwrite") -> None:
+    """Raise :class:`InputError`, with a ``remedy``, if results would replace files that no run has written."""
     if record_in(folder) is not None:
         return
     for path in (folder / name for name in reversed(FILES)):
         if path.exists():
             raise InputError(
-                f"{path} is not of a run of mmsbgen, whose run.json would be beside it, and would be lost: name "
-                "another folder, or give it up by --overwrite"
+                f"{path} is not of a run of mmsbgen, whose run.json would be beside it, and would be lost: {remedy}"
             )
 
 
