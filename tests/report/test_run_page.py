@@ -95,6 +95,7 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     assert f"{low:.4f} to {high:.4f}" in cells
 
 
+@pytest.mark.slow
 def test_panels_are_stacked_on_narrow_pages(pictures: dict[str, Picture]) -> None:
     picture = pictures["sizes"]
     left, right = picture.figure.axes

@@ -52,9 +52,7 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
     return add
 
 
-@_algorithm(
-    "bfs", "Number of arcs on a shortest path from a vertex to each other one; inf where there is none.", _SOURCE
-)
+@_algorithm("bfs", "Number of arcs on a shortest path from a vertex to each other; inf where there is none.", _SOURCE)
 def bfs(graph: Path, source: str, **given: Any) -> None:
     from mmsbgen import algorithms
 
@@ -106,16 +104,10 @@ def cores(graph: Path, **given: Any) -> None:
 @_algorithm(
     "pagerank",
     "PageRank: the share of its steps that a random walk with restarts spends at each vertex.",
-    click.option(
-        "--source", multiple=True, metavar="ID", help="Vertex where walks restart, by default any; may be repeated."
-    ),
+    click.option("--source", multiple=True, metavar="ID", help="Vertex where walks restart; by default any."),
     click.option("--alpha", type=float, default=0.85, show_default=True, help="Probability that a walk goes on."),
     click.option(
-        "--tolerance",
-        type=float,
-        default=1e-6,
-        show_default=True,
-        help="End when ranks change by less than this in the mean.",
+        "--tolerance", type=float, default=1e-6, show_default=True, help="End at a smaller mean change of ranks."
     ),
 )
 def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: float, **given: Any) -> None:
