@@ -108,8 +108,9 @@ class ALS(Parameters, Answers):
             b, c = _biases(cells)
             judged = some_of(cells) if test is None else scaled.cells(test)
             cells = cells._replace(ratings=cells.ratings - b[train.users] - c[train.items])
-        course = self._swept(cells, judged, scaled, Factors(p, q, b, c), test is not None)
-        x = scaled.back(without_unrated(course.factors, train))
+        start = without_unrated(Factors(p, q, b, c), train)
+        course = self._swept(cells, judged, scaled, start, test is not None)
+        x = scaled.back(course.factors)
         self.model_ = ModelFactors(
             x.p, x.q, x.b, x.c, scaled.mean, scaled.low, scaled.high,
             ratings.user_ids, ratings.item_ids, *seen_by_user(train), implicit=self.implicit,
