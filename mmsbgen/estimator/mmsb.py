@@ -12,8 +12,8 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.declared_options import Parameters
 from mmsbgen.base.errors import InputError, ParameterError
-from mmsbgen.base.parameters import Parameters
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
