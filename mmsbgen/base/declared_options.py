@@ -1,21 +1,22 @@
 """Options declared once, as the fields of a dataclass.
 
 A field declares its default, bounds, choices and help.  The command line, the service's models and the validation of
-jobs are derived from it.
+jobs are derived from it.  :class:`Parameters` are those of an estimator.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from types import NoneType
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, Self, get_args, get_type_hints
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, ParameterError
 
 Audience = Literal["everybody", "advanced", "expert", "python"]
 """Where an option is offered.
@@ -116,3 +117,44 @@ def check_options(record: Any) -> None:
     """Validate and normalise the values of a frozen dataclass by its declared options; raises :class:`InputError`."""
     for name, declared in options_of(type(record)).items():
         object.__setattr__(record, name, declared.checked(getattr(record, name)))
+
+
+class Parameters:
+    """scikit-learn's ``get_params`` and ``set_params``, and a ``repr`` that shows the non-default parameters.
+
+    The parameters are the arguments of the class's constructor, which only stores them.
+    """
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        parameters = list(inspect.signature(cls).parameters.values())
+        return {parameter.name: parameter.default for parameter in parameters}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All parameters by name; ``deep`` has no effect, as no parameter is an estimator."""
+        return {name: getattr(self, name) for name in self._defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; returns the estimator.
+
+        Raises :class:`mmsbgen.base.errors.ParameterError` (a ValueError) for an unknown name, and sets none then.
+        """
+        known = self._defaults()
+        odd = next((name for name in params if name not in known), None)
+        if odd is not None:
+            raise ParameterError(f"{type(self).__name__} has no parameter {odd!r}; there are {', '.join(known)}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        changed = {
+            name: getattr(self, name)
+            for name, default in self._defaults().items()
+            if not _same(getattr(self, name), default)
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.declared_options import Parameters
 from mmsbgen.base.errors import InputError, ParameterError
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.detection.detect import perform
@@ -20,7 +21,6 @@ from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fitted, FittedChain
 from mmsbgen.estimator.labelled_pairs import links_of
-from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.graph import Graph, ReadingOptions, as_graph, read_graph
 from mmsbgen.sampler.options.options import Options, blocks_per_sweep
 from mmsbgen.sampler.options.schedule import Schedule

@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.base.declared_options import Parameters
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.user_warning import warn_user
-from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.factorisation.device_sweeps import LeastSquaresSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,
@@ -108,8 +108,9 @@ class ALS(Parameters, Answers):
             b, c = _biases(cells)
             judged = some_of(cells) if test is None else scaled.cells(test)
             cells = cells._replace(ratings=cells.ratings - b[train.users] - c[train.items])
-        course = self._swept(cells, judged, scaled, Factors(p, q, b, c), test is not None)
-        x = scaled.back(without_unrated(course.factors, train))
+        start = without_unrated(Factors(p, q, b, c), train)
+        course = self._swept(cells, judged, scaled, start, test is not None)
+        x = scaled.back(course.factors)
         self.model_ = ModelFactors(
             x.p, x.q, x.b, x.c, scaled.mean, scaled.low, scaled.high,
             ratings.user_ids, ratings.item_ids, *seen_by_user(train), implicit=self.implicit,

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from mmsbgen.base.declared_options import Parameters
 from mmsbgen.base.errors import ParameterError
 from mmsbgen.base.user_warning import warn_user
-from mmsbgen.estimator.parameters import Parameters
 from mmsbgen.factorisation.device_sweeps import StochasticSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,
@@ -98,9 +98,9 @@ class MatrixFactorization(Parameters, Answers):
         m, n = ratings.user_ids.size, ratings.item_ids.size
         p, q = start_factors(seed, m, n, self.n_factors, bias=self.bias)
         scaled = Scaled.of(train.values)
-        start = Factors(p, q, np.zeros(m), np.zeros(n))
+        start = without_unrated(Factors(p, q, np.zeros(m), np.zeros(n)), train)
         course = self._swept(scaled, train, test, start, seed)
-        self._keep(course, scaled, without_unrated(course.factors, train), train)
+        self._keep(course, scaled, train)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
@@ -117,13 +117,14 @@ class MatrixFactorization(Parameters, Answers):
         root, scale = np.sqrt(self._scaled.scale), self._scaled.scale
         p, q = start_factors(seed, m, n, self.n_factors, bias=self.bias)
         b, c = np.zeros(m), np.zeros(n)
-        p[: model.p.shape[0]], q[: model.q.shape[0]] = model.p / root, model.q / root
+        for rows, known in ((p, model.p), (q, model.q)):
+            rated = np.flatnonzero(known.any(axis=1))
+            rows[rated] = known[rated] / root
         b[: model.b.size], c[: model.c.size] = model.b / scale, model.c / scale
         numbers = ModelFactors(**(vars(model) | {"user_ids": users, "item_ids": items, "_numbers": {}}))
         u = numbers.numbers("user", given.user_ids)[given.users].astype(np.uint32)
         v = numbers.numbers("item", given.item_ids)[given.items].astype(np.uint32)
         fresh = Ratings(u, v, given.values, users, items, given.name)
-        course = self._swept(self._scaled, fresh, None, Factors(p, q, b, c), seed)
         before = np.repeat(
             np.arange(model.p.shape[0], dtype=np.uint32), model.seen_offsets[1:] - model.seen_offsets[:-1]
         )
@@ -134,7 +135,8 @@ class MatrixFactorization(Parameters, Answers):
             users,
             items,
         )
-        self._keep(course, self._scaled, without_unrated(course.factors, every), every)
+        course = self._swept(self._scaled, fresh, None, without_unrated(Factors(p, q, b, c), every), seed)
+        self._keep(course, self._scaled, every)
         return self
 
     def _check(self) -> None:
@@ -167,8 +169,8 @@ class MatrixFactorization(Parameters, Answers):
         self.updates_per_second_ = len(course.history) * len(train) / max(course.swept_s, 1e-9)
         return course
 
-    def _keep(self, course: FitCourse, scaled: Scaled, factors: Factors, seen: Ratings) -> None:
-        x = scaled.back(factors)
+    def _keep(self, course: FitCourse, scaled: Scaled, seen: Ratings) -> None:
+        x = scaled.back(course.factors)
         self._scaled = scaled
         offsets, items = seen_by_user(seen)
         ids = seen.user_ids, seen.item_ids

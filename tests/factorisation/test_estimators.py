@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
 import time
@@ -26,8 +27,8 @@ DEVICE = "pocl"
 
 @pytest.fixture(scope="module")
 def planted() -> tuple[Ratings, Ratings]:
-    """Ratings of the shape of MovieLens 100K with a planted structure of rank 8, and a hundredth more."""
-    return as_ratings(generated_ratings(943, 1682, 100_000, 0)).held_out(0.01, 0)
+    """Ratings of the shape of MovieLens 100K with a planted structure of rank 8, and a tenth of them."""
+    return as_ratings(generated_ratings(943, 1682, 100_000, 0)).held_out(0.1, 0)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_defaults_beat_biases_by_the_margin_of_float64(planted: tuple[Ratings, R
     """The float64 run takes the same steps in a random order."""
     train, test = planted
     biases = rmse_of_biases(train, test)
-    scaled, epochs = Scaled.of(train.values), 25
+    scaled, epochs = Scaled.of(train.values), 30
     x, order = (
         Factors(*start_factors(0, 943, 1682, 16, bias=True), np.zeros(943), np.zeros(1682)),
         order_of(0, len(train)),
@@ -61,12 +62,12 @@ def test_defaults_beat_biases_by_the_margin_of_float64(planted: tuple[Ratings, R
         x, _ = reference.sweep(x, cells.users[order], cells.items[order], cells.ratings[order], how)
     left = reference.errors(x, test.users, test.items, (test.values - scaled.mean) / scaled.scale, 0.0)
     exact = float(np.sqrt(np.mean((left * scaled.scale) ** 2)))
-    assert exact < biases - 0.02
+    assert exact < biases - 0.008
     for schedule in ("tiles", "adds", "locks"):
         fitted = MatrixFactorization(16, n_epochs=epochs, schedule=schedule, device=DEVICE).fit(train)
-        assert fitted.evaluate(_with_ids(test))["rmse"] < exact + 0.004, schedule
+        assert fitted.evaluate(_with_ids(test))["rmse"] < biases - 0.85 * (biases - exact), schedule
     solved = ALS(16, device=DEVICE).fit(train)
-    assert solved.evaluate(_with_ids(test))["rmse"] < biases - 0.01
+    assert solved.evaluate(_with_ids(test))["rmse"] < exact
 
 
 def _with_ids(test: Ratings) -> Any:
@@ -107,13 +108,14 @@ def test_least_squares_never_raise_their_objective(small: Ratings, pocl_device: 
         return float((left**2).sum() / scale**2 + 0.3 * lengths)
 
     found = [objective(epochs) for epochs in (1, 2, 4, 8)]
-    assert all(later <= earlier * (1 + 1e-5) for earlier, later in zip(found, found[1:], strict=False))
+    assert all(later <= earlier * (1 + 1e-5) for earlier, later in itertools.pairwise(found))
 
 
 @pytest.mark.slow
 def test_implicit_feedback_is_solved_as_implicit_does(pocl_device: Any) -> None:
     """The loss of Hu, Koren and Volinsky, which both descend, from other starts."""
     from implicit.cpu.als import AlternatingLeastSquares
+    from threadpoolctl import threadpool_limits
 
     users, items, counts = generated_ratings(200, 150, 4000, 2)
     matrix = sparse.csr_array((counts, (users, items)), shape=(200, 150))
@@ -123,10 +125,11 @@ def test_implicit_feedback_is_solved_as_implicit_does(pocl_device: Any) -> None:
         return float((weight * (wanted - p @ q.T) ** 2).sum() + 5.0 * ((p**2).sum() + (q**2).sum()))
 
     ours = ALS(8, n_epochs=30, reg=5.0, implicit=True, device=DEVICE).fit(matrix)
-    theirs = AlternatingLeastSquares(8, regularization=5.0, iterations=30, use_cg=False, random_state=0, num_threads=1)
     shifted = matrix.astype(np.float32).tocsr()
     shifted.data += 1  # its confidence is what is given, ours 1 more
-    theirs.fit(sparse.csr_matrix(shifted), show_progress=False)
+    with threadpool_limits(1, "blas"):
+        theirs = AlternatingLeastSquares(8, regularization=5.0, iterations=30, use_cg=False, random_state=0)
+        theirs.fit(sparse.csr_matrix(shifted), show_progress=False)
     assert loss(ours.user_factors, ours.item_factors) < 1.01 * loss(theirs.user_factors, theirs.item_factors)
     ids, scores = ours.recommend(0, N=5)
     assert not set(ids.tolist()) & set(items[users == 0].tolist())
