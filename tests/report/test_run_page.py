@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -70,10 +71,15 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     assert page.tiles["of the vertices are in a community"] == f"{record['communities']['coverage']:.1%}"
     assert page.tiles["AUC of the memberships, test pairs"].startswith(f"{record['held_out']['test']['auc']:.3f} ±")
     cells = page.texts("td")
+    graph = nx.Graph(found.graph.ids[found.graph.links].tolist())
+    cores, ranks = nx.core_number(graph), nx.pagerank(graph)
     for label, members in enumerate(found.communities):
         at = cells.index(str(label), cells.index("0"))
         assert cells[at + 1 : at + 3] == [f"{len(members):,}", f"{found.memberships.beta[label]:.3g}"]
-        assert cells[at + 3].split(", ")[0] == str(members[0])
+        core, names = cells[at + 3 : at + 5]
+        assert int(core) == max(cores[member] for member in members)
+        central = sorted(members, key=ranks.__getitem__, reverse=True)
+        assert ranks[int(names.split(", ")[0])] == pytest.approx(ranks[central[0]], rel=1e-3)
     for choice in record["kernels"]:
         at = cells.index(choice["kernel"])
         assert cells[at + 1] == choice["tier"]

@@ -13,6 +13,7 @@ from mmsbgen.export.run_folder import graph_of_run
 from mmsbgen.graph import Graph
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.run import community_pictures, network, trace_pictures
+from mmsbgen.report.run.centrality import centrality
 from mmsbgen.report.run.community_links import links_between
 from mmsbgen.report.run.sampling_section import sampling_section
 from mmsbgen.report.run.saved_run import SavedRun, load
@@ -122,15 +123,20 @@ def _tiles(saved: SavedRun) -> list[Tile]:
 
 def _communities(saved: SavedRun, graph: Graph | None) -> Section:
     cover, ids, strengths = saved.cover, saved.result.memberships.ids, saved.result.strengths
-    rows = []
+    central, why = centrality(graph)
+    rows: list[tuple[str, ...]] = []
     for place, members in enumerate(cover.members[:_COMMUNITIES]):
-        shown = [plain(name, 24) for name in ids[members[:_MEMBERS]].tolist()]
-        names = ", ".join(shown) + (", …" if len(members) > _MEMBERS else "")
-        rows.append((str(place), f"{len(members):,}", f"{strengths[place]:.3g}", names))
+        first = members[:_MEMBERS] if central is None else central.most_central(members, _MEMBERS)
+        names = ", ".join(plain(name, 24) for name in ids[first].tolist()) + (", …" if len(members) > _MEMBERS else "")
+        core = () if central is None else (f"{central.cores[members].max()}",)
+        rows.append((str(place), f"{len(members):,}", f"{strengths[place]:.3g}", *core, names))
     rest = len(cover.members) - len(rows)
-    note = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""
-    columns = ("community", "members", "strength", "ids")
-    table = Table("Largest communities", columns, rows, frozenset({0, 1, 2}), note)
+    note = " ".join(
+        ([f"The {rest:,} smaller communities are in communities.txt."] if rest > 0 else []) + ([why] if why else [])
+    )
+    named = ("ids",) if central is None else ("core", "ids, by PageRank")
+    columns = ("community", "members", "strength", *named)
+    table = Table("Largest communities", columns, rows, frozenset(range(len(columns) - 1)), note)
     rule = saved.record.get("rule") or {}
     doc = RULES[rule["name"]].doc if rule.get("name") in RULES else ""
     return Section(
