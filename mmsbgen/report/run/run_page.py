@@ -131,9 +131,8 @@ def _communities(saved: SavedRun, graph: Graph | None) -> Section:
         core = () if central is None else (f"{central.cores[members].max()}",)
         rows.append((str(place), f"{len(members):,}", f"{strengths[place]:.3g}", *core, names))
     rest = len(cover.members) - len(rows)
-    note = " ".join(
-        ([f"The {rest:,} smaller communities are in communities.txt."] if rest > 0 else []) + ([why] if why else [])
-    )
+    smaller = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""
+    note = " ".join(filter(None, (smaller, why)))
     named = ("ids",) if central is None else ("core", "ids, by PageRank")
     columns = ("community", "members", "strength", *named)
     table = Table("Largest communities", columns, rows, frozenset(range(len(columns) - 1)), note)
