@@ -192,6 +192,16 @@ class Kernel(ABC):
         """
         return 0
 
+    def launch_cooperative(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = ()) -> Event:
+        """Queue the kernel as :meth:`launch` does, so that its blocks may wait for each other.
+
+        Raises :class:`LaunchLimitError` if not all of them are resident at once; one block always is.
+        """
+        if math.prod(grid) > 1:
+            name = self._check(grid, block, args, 0)
+            raise LaunchLimitError(f"{name}: blocks of {self.device.info.name} cannot wait for each other; launch one")
+        return self.launch(grid, block, args)
+
     def _check(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument], shared: int) -> LaunchName:
         """Return the launch's name; raise LaunchError when its shape or an argument's type cannot be right."""
         name = LaunchName(self.name, tuple(map(int, grid)), tuple(map(int, block)), self.configuration)

@@ -29,6 +29,7 @@ from mmsbgen.backends.nvidia.cuda_compile import (
     compile_side_by_side,
     find_compiler,
 )
+from mmsbgen.backends.nvidia.cooperative import CooperativeFunction
 from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout, address_of
 from mmsbgen.backends.nvidia.launch_errors import ContextDevice, recent_launches
 from mmsbgen.backends.nvidia.occupancy import Multiprocessor, resident_blocks
@@ -111,9 +112,13 @@ class CudaKernel(Kernel):
 
     device: CudaDevice
 
-    def __init__(self, device: CudaDevice, name: str, function: Any, compiled: KernelResources | None) -> None:
+    def __init__(
+        self, device: CudaDevice, name: str, function: Any, compiled: KernelResources | None, cubin: bytes = b""
+    ) -> None:
         super().__init__(device, name)
         self._function = function
+        self._cubin = cubin
+        self._cooperative: CooperativeFunction | None = None
         self._dynamic_shared = 0
         self._shapes: dict[Any, LaunchName] = {}
         self._layout: Layout | None = None
@@ -129,16 +134,8 @@ class CudaKernel(Kernel):
     def launch(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
     ) -> CudaEvent:
-        device, shape = self.device, (tuple(grid), tuple(block), shared)
-        name = self._shapes.get(shape)
-        packed = self._layout.pack(args) if name is not None and self._layout is not None else None
-        if name is None or packed is None:
-            name = self._check(grid, block, args, shared)
-            self._layout = Layout(args, name)
-            packed = self._layout.pack(args)
-            if len(self._shapes) >= _MOST_SHAPES:
-                self._shapes.clear()
-            self._shapes[shape] = name
+        device = self.device
+        name, packed = self._packed(grid, block, args, shared)
         with device.active(LaunchError, name):
             if shared > self._dynamic_shared and shared + self._resources["shared_bytes"] > _DEFAULT_SHARED:
                 attribute = device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -150,6 +147,36 @@ class CudaKernel(Kernel):
             self._function._launch_kernel(name.grid, name.block, packed, int(shared), device.stream)
             device.recent.append(name)
             return CudaEvent(device, begin, device.record() if timed else None, name)
+
+    def launch_cooperative(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = ()) -> CudaEvent:
+        device = self.device
+        name, packed = self._packed(grid, block, args, 0)
+        assert self._layout is not None
+        with device.active(LaunchError, name):
+            if self._cooperative is None:
+                self._cooperative = CooperativeFunction(self._cubin, self.name)
+            timed = device.profiling
+            begin = device.record() if timed else None
+            self._cooperative.launch(name.grid, name.block, packed, self._layout.offsets, device.stream.handle)
+            device.recent.append(name)
+            return CudaEvent(device, begin, device.record() if timed else None, name)
+
+    def _packed(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument], shared: int
+    ) -> tuple[LaunchName, bytes]:
+        """The checked name of a launch and its packed arguments."""
+        shape = tuple(grid), tuple(block), shared
+        name = self._shapes.get(shape)
+        packed = self._layout.pack(args) if name is not None and self._layout is not None else None
+        if name is None or packed is None:
+            name = self._check(grid, block, args, shared)
+            self._layout = Layout(args, name)
+            packed = self._layout.pack(args)
+            assert packed is not None
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[shape] = name
+        return name, packed
 
     def resources(self) -> dict[str, int]:
         return dict(self._resources)
@@ -171,14 +198,15 @@ class CudaKernel(Kernel):
 class CudaProgram(Program):
     """A loaded module."""
 
-    def __init__(
-        self, device: CudaDevice, module: Any, names: Sequence[str], log: str, resources: dict[str, KernelResources]
-    ) -> None:
+    def __init__(self, device: CudaDevice, module: Any, names: Sequence[str], compiled: Compiled) -> None:
         self._module = module
-        self._log = log
+        self._log = compiled.log
         with device.active(CompileError, f"kernels {', '.join(names)} on {device.info.name}"):
             self._kernels = {
-                name: CudaKernel(device, name, module.get_function(name), resources.get(name)) for name in names
+                name: CudaKernel(
+                    device, name, module.get_function(name), compiled.resources.get(name), compiled.cubin
+                )
+                for name in names
             }
 
     @property
@@ -320,7 +348,7 @@ class CudaDevice(ContextDevice):
     def _program(self, what: str, compiled: Compiled, names: Sequence[str]) -> CudaProgram:
         with self.active(CompileError, f"{what}: the compiled code does not load"):
             module = self.driver.module_from_buffer(compiled.cubin)
-        return CudaProgram(self, module, names, compiled.log, compiled.resources)
+        return CudaProgram(self, module, names, compiled)
 
     def mark(self) -> CudaEvent:
         with self.active(LaunchError, "cannot queue a marker"):

@@ -6,30 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from mmsbgen.families.graph.declare import BFS, CORES, NONE, SSSP, Rounds
+from mmsbgen.families.graph.declare import BFS, CORES, SSSP, Rounds, real_of
+from mmsbgen.families.graph.fused_rounds import fused_entries, scalars
+from mmsbgen.families.graph.launched_rounds import LaunchedRounds
+from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, PER_ITEM, round_default, round_space
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+from mmsbgen.kernels.space import Config, Traits
 
-__all__ = ["BLOCK", "PER_ITEM", "real_of", "rounds_entries", "rounds_kernel", "shape"]
-
-#: Places of ``counts``, as in the template.
-NEXT, ARCS, KEPT, STEP, ODD, LEAST_LEFT, TOTAL = range(7)
-#: A round that pulls becomes one that pushes when fewer than one vertex in so many is in the frontier.
-_TO_PUSH = 18
-#: Up to so many cores, one work-item without atomics is faster than all with them.
-_FEW_UNITS = 4
-
-BLOCK = Axis("block_size", (1, 8, 64, 256), "work-items of a block")
-PER_ITEM = Axis("per_item", (1, 4, 16, 64, 256, 1024), "vertices in a row that a work-item takes")
-_WALK = Axis("walk", (0, 64, 1024, 16384, 1 << 30), "largest frontier that one work-item handles alone")
-_FRONTIER = Axis("frontier", ("queue", "scan"), "whether rounds list the next frontier, or a scan finds it")
-_DIRECTION = Axis("direction", ("push", "auto", "pull"), "arcs out of the frontier, or arcs into what is left")
-_TO_PULL = Axis("to_pull", (4, 15, 60), "a round pulls if its arcs are more than this fraction of those left")
-_WIDTH = Axis("width", (0, 1, 4, 16), "width of a window of distances in mean weights; 0: one window has all")
+__all__ = ["BLOCK", "BLOCKS", "PER_ITEM", "real_of", "rounds_entries", "rounds_kernel", "shape"]
 
 _GRAPH = (
     Argument("offsets", "u32", "in", "[n + 1] first arc of each vertex"),
@@ -42,11 +28,11 @@ _GRAPH_IN = (
 )
 _QUEUE = Argument("queue", "u32", "inout", "[n] the frontier")
 _NEXT = Argument("next", "u32", "inout", "[n] the next frontier")
-_COUNTS = Argument("counts", "u32", "inout", "[8] sizes of lists")
+_COUNTS = Argument("counts", "u32", "inout", "[192] sizes of lists, and what a launch leaves to the next")
 _KEPT = Argument("kept", "u32", "inout", "[n] vertices that later frontiers come from")
 _KEPT_NEXT = Argument("kept_next", "u32", "inout", "[n] those that stay")
 _PENDING = Argument("pending", "u32", "inout", "[n] whether a vertex is in kept")
-_LEAST = Argument("least", "real", "inout", "[1] least distance in kept")
+_LEAST = Argument("least", "real", "inout", "[5] least distance in kept, of three rounds; window of distances")
 _MEAN = Argument("mean_weight", "real", "in", "[1]")
 
 
@@ -63,15 +49,18 @@ _LIMIT = _scalar("limit", "real", "end of the window of distances")
 _K = _scalar("k", "u32", "core number of the vertices of this round")
 
 
-def real_of(problem: Problem) -> str:
-    """The C type of real numbers."""
-    return "double" if problem.get("dtype") == "float64" else "float"
-
-
 def shape(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
     """Blocks for ``count`` vertices."""
     block = int(config["block_size"])
     return Launch(max(1, -(-count // (block * int(config["per_item"])))), block)
+
+
+def _sizes(config: Config, traits: Traits) -> dict[str, int]:
+    """Sizes of buffers and of the vertices that many warps share."""
+    if config["loop"] == "launches":
+        return {"buffer": 64}
+    cuda = traits.dialect == "cuda"
+    return {"buffer": 128, "hub": 2048 if cuda else 4 * int(config["block_size"]), "parts": 64 if cuda else 1}
 
 
 def _lists(a: Rounds) -> tuple[Argument, ...]:
@@ -87,6 +76,8 @@ def _arguments(a: Rounds) -> tuple[Argument, ...]:
 
 def rounds_entries(a: Rounds, config: Config) -> Mapping[str, tuple[Argument, ...]]:
     """The entry points of a configuration with their arguments."""
+    if config["loop"] != "launches":
+        return {name: (*_arguments(a), *scalars(a)) for name in fused_entries(a, config)}
     graph = (*_GRAPH, _WEIGHTS) if a.weighted else _GRAPH
     base = (*graph, *a.state, _QUEUE, _NEXT, _COUNTS)
     given = {"": (_STEP,), "window": (_STEP, _LIMIT), "least": (_STEP, _K)}[a.refill]
@@ -107,7 +98,8 @@ def rounds_entries(a: Rounds, config: Config) -> Mapping[str, tuple[Argument, ..
     if a.refill == "least":
         found["peel"] = (*a.state, _NEXT, _COUNTS, _KEPT, _KEPT_NEXT, _K, _SIZE)
     more = (_LEAST,) if a.refill == "window" else ()
-    limits = (_scalar("first_step", "u32", "this round"), _scalar("most", "u32", "largest frontier"), _SIZE)
+    bounds = ("first_step", "this round"), ("most", "largest frontier"), ("most_rounds", ""), ("most_work", "")
+    limits = (*(_scalar(name, "u32", doc) for name, doc in bounds), _SIZE)
     found["walk"] = (*base, *kept, *more, *limits, *first)
     return found
 
@@ -254,74 +246,24 @@ class _Host:
 
 
 def _program(a: Rounds, on: Launches) -> None:
-    _Host(on, a).run()
-
-
-def _walks_alone(config: Config, problem: Problem, traits: Traits) -> str | None:
-    """One work-item alone needs no other axis; each such configuration is there once."""
-    if config["walk"] != _WALK.values[-1]:
-        return None
-    odd = [name for name, value in _ALONE.items() if config.get(name, value) != value]
-    return f"one work-item does all: {odd[0]} must be {_ALONE[odd[0]]}" if odd else None
-
-
-_ALONE: dict[str, Any] = {"block_size": 1, "per_item": 1, "frontier": "queue", "direction": "push", "to_pull": 15}
-
-
-def _direction(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if config["direction"] != "auto" and config["to_pull"] != 15:
-        return "only direction=auto changes it: to_pull must be 15"
-    if config["direction"] == "pull" and config["frontier"] == "scan":
-        return "rounds that pull list the frontier: frontier must be queue"
-    return None
-
-
-def _blocks(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if int(config["block_size"]) > traits.max_block_size:
-        return f"the device's blocks have at most {traits.max_block_size} work-items"
-    return None
-
-
-BLOCKS = Constraint("block_size", _blocks)
-
-
-def _default(a: Rounds, problem: Problem, traits: Traits) -> Config:
-    gpu = traits.kind == "gpu"
-    found: dict[str, Any] = {
-        "block_size": 64 if gpu else 1,
-        "per_item": 1 if gpu else 64,
-        "walk": 64 if gpu else 1024,
-        "frontier": "queue",
-    }
-    if a.pulls:
-        found |= {"direction": "auto", "to_pull": 15}
-    if a.refill == "window":
-        found["width"] = 4 if gpu else 1
-    if a.refill and not gpu and traits.compute_units <= _FEW_UNITS:
-        found |= {"walk": _WALK.values[-1], "per_item": 1}
-    return found
+    LaunchedRounds(on, a).run()
 
 
 def rounds_kernel(name: str, doc: str, a: Rounds, **given: Any) -> KernelSpec:
     """The kernel of an algorithm in rounds; ``given`` are the other fields of its declaration."""
-    axes = [BLOCK, PER_ITEM, _WALK, _FRONTIER]
-    constraints = [BLOCKS, Constraint("walk", _walks_alone)]
-    if a.pulls:
-        axes += [_DIRECTION, _TO_PULL]
-        constraints.append(Constraint("direction", _direction))
-    if a.refill == "window":
-        axes.append(_WIDTH)
     return KernelSpec(
         name=name,
         template="graph/rounds.jinja",
         doc=doc,
         arguments=_arguments(a),
-        space=Space(tuple(axes), tuple(constraints)),
-        default=partial(_default, a),
+        space=round_space(a),
+        default=partial(round_default, a),
         variables=lambda problem, config, traits: {
             "a": a,
             "real": real_of(problem),
             "per_item": int(config["per_item"]),
+            "fused_entries": fused_entries(a, config) if config["loop"] != "launches" else {},
+            **_sizes(config, traits),
         },
         launch=shape,
         entries=partial(rounds_entries, a),
