@@ -53,7 +53,11 @@ _FUSED = (
     Argument("most_rounds", "u32", "scalar", "rounds of this launch"),
 )
 _LOOP = Axis("loop", LOOP.values[::2], "rounds by launches, or many in one (whole)")
-_LANES = Axis("lanes", (1, 4, 8, 32), "work-items that share the arcs in of a vertex in a fused loop; 1 without")
+_LANES = Axis(
+    "lanes",
+    (1, 4, 8, 32, 0),
+    "work-items that share the arcs in of a vertex in a fused loop; 0: those of a warp share those of 32 vertices",
+)
 #: Blocks that have a row of slots, twice; vertices of the rounds of one launch, so that the host can stop it.
 MOST_BLOCKS, MOST_AT_ONCE = 2048, 1 << 28
 _DANGLING = Argument("dangling", "real", "scalar", "rank of all vertices without arcs out")
@@ -130,7 +134,8 @@ def _rank_loop(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 def _rank_default(problem: Problem, traits: Traits) -> Config:
     if traits.dialect == "cuda":
-        return {"loop": "whole", "block_size": 256, "per_item": 1, "sums": 2, "lanes": 8, "blocks_per_unit": 4}
+        lanes = 1 if problem["shape"] == "grid" else 0
+        return {"loop": "whole", "block_size": 256, "per_item": 1, "sums": 2, "lanes": lanes, "blocks_per_unit": 4}
     return {**_default(problem, traits), "loop": "launches", "sums": 1, "lanes": 1, "blocks_per_unit": 1}
 
 
