@@ -16,6 +16,7 @@ _FEW_UNITS = 4
 #: Blocks of a fused loop zero counters together.
 _FEWEST_ITEMS = 8
 _WARP, _RESIDENT = 32, 2048
+_MANY_ARCS = 1 << 24
 
 BLOCK = Axis("block_size", (1, 8, 64, 256, 1024), "work-items of a block")
 PER_ITEM = Axis("per_item", (1, 4, 16, 64, 256, 1024), "vertices in a row that a work-item takes")
@@ -118,10 +119,13 @@ def round_space(a: Rounds) -> Space:
 def round_default(a: Rounds, problem: Problem, traits: Traits) -> Config:
     """The configuration without records."""
     gpu, cuda = traits.kind == "gpu", traits.dialect == "cuda"
+    arcs = problem.integer("n") * problem.integer("mean_degree")
+    # On an H100 a barrier of few blocks is what a round of few vertices needs, and large rounds fill the device.
+    large = cuda and arcs >= _MANY_ARCS and problem["shape"] != "grid"
     found: dict[str, Any] = {
         "loop": "whole" if cuda else "launches",
         "team": "grid" if cuda else "item",
-        "blocks_per_unit": 1,
+        "blocks_per_unit": 8 if large else 1,
         "block_size": 256 if cuda else 64 if gpu else 1,
         "per_item": 1 if gpu else 64,
         "walk": 64 if gpu else 1024,
@@ -130,7 +134,7 @@ def round_default(a: Rounds, problem: Problem, traits: Traits) -> Config:
     if a.pulls:
         found |= {"direction": "auto", "to_pull": 15}
     if a.refill == "window":
-        found["width"] = 4 if gpu else 1
+        found["width"] = 16 if cuda else 4 if gpu else 1
     if a.refill and not gpu and traits.compute_units <= _FEW_UNITS:
         found |= {"walk": _WALK.values[-1], "per_item": 1}
     return found

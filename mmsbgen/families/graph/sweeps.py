@@ -135,7 +135,7 @@ def _rank_loop(config: Config, problem: Problem, traits: Traits) -> str | None:
 def _rank_default(problem: Problem, traits: Traits) -> Config:
     if traits.dialect == "cuda":
         lanes = 1 if problem["shape"] == "grid" else 0
-        return {"loop": "whole", "block_size": 256, "per_item": 1, "sums": 2, "lanes": lanes, "blocks_per_unit": 4}
+        return {"loop": "whole", "block_size": 256, "per_item": 1, "sums": 4, "lanes": lanes, "blocks_per_unit": 4}
     return {**_default(problem, traits), "loop": "launches", "sums": 1, "lanes": 1, "blocks_per_unit": 1}
 
 
