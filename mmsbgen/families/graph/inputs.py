@@ -25,7 +25,7 @@ Inputs = dict[str, Any]
 
 
 #: Arrays whose content before a call does not matter.
-SCRATCH = frozenset({"next", "kept_next", "share_next", "slots", "partial", "parent"})
+SCRATCH = frozenset({"next", "visited", "kept_next", "share_next", "slots", "partial", "parent"})
 #: Places for sizes of lists and what a launch leaves to the next, as the templates count them.
 COUNTS = 192
 #: Arcs in from which on PageRank cuts those of a vertex into parts, and the parts.
@@ -69,7 +69,7 @@ def state_of_bfs(arcs: Arcs, source: int) -> Inputs:
     level[source] = 0
     found = _lists(arcs, 1, int(arcs.degrees[source]), 0, 0, 0, 0, arcs.n_arcs)
     found["queue"][0] = source
-    return {**found, "level": level}
+    return {**found, "level": level, "visited": np.zeros(2 * -(-arcs.n_vertices // 32), np.uint32)}
 
 
 def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:

@@ -35,6 +35,9 @@ _WALK = Axis("walk", (0, 64, 1024, 16384, 1 << 30), "largest frontier that one w
 _FRONTIER = Axis("frontier", ("queue", "scan"), "whether rounds list the next frontier, or a scan finds it")
 _DIRECTION = Axis("direction", ("push", "auto", "pull"), "arcs out of the frontier, or arcs into what is left")
 _TO_PULL = Axis("to_pull", (4, 15, 60), "a round pulls if its arcs are more than this fraction of those left")
+_VISITED = Axis(
+    "visited", ("state", "bitmap"), "what tells a fused pull who is reached: the state, or a bit for each vertex"
+)
 _WIDTH = Axis("width", (0, 1, 4, 16, 64), "width of a window of distances in mean weights; 0: one window has all")
 
 _ALONE: dict[str, Any] = {"block_size": 1, "per_item": 1, "frontier": "queue", "direction": "push", "to_pull": 15}
@@ -95,6 +98,14 @@ def _direction(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
+def _visited(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["visited"] == "state":
+        return None
+    if traits.dialect != "cuda" or config["loop"] == "launches":
+        return "warps of a fused loop make the bits: visited must be state"
+    return "nothing pulls: visited must be state" if config["direction"] == "push" else None
+
+
 def _blocks(config: Config, problem: Problem, traits: Traits) -> str | None:
     if int(config["block_size"]) > traits.max_block_size:
         return f"the device's blocks have at most {traits.max_block_size} work-items"
@@ -109,8 +120,8 @@ def round_space(a: Rounds) -> Space:
     axes = [LOOP, BLOCK, PER_ITEM, _WALK, _FRONTIER, _TEAM, PER_UNIT]
     checks: list[tuple[str, Callable[..., str | None]]] = [("loop", _fused), ("walk", _walks_alone)]
     if a.pulls:
-        axes += [_DIRECTION, _TO_PULL]
-        checks.append(("direction", _direction))
+        axes += [_DIRECTION, _TO_PULL, _VISITED]
+        checks += [("direction", _direction), ("visited", _visited)]
     if a.refill == "window":
         axes.append(_WIDTH)
     return Space(tuple(axes), (BLOCKS, *(Constraint(name, check) for name, check in checks)))
@@ -125,14 +136,14 @@ def round_default(a: Rounds, problem: Problem, traits: Traits) -> Config:
     found: dict[str, Any] = {
         "loop": "whole" if cuda else "launches",
         "team": "grid" if cuda else "item",
-        "blocks_per_unit": 8 if large else 1,
+        "blocks_per_unit": (2 if a.refill == "least" else 8) if large else 1,
         "block_size": 256 if cuda else 64 if gpu else 1,
         "per_item": 1 if gpu else 64,
         "walk": 64 if gpu else 1024,
         "frontier": "queue",
     }
     if a.pulls:
-        found |= {"direction": "auto", "to_pull": 15}
+        found |= {"direction": "auto", "to_pull": 15, "visited": "bitmap" if cuda else "state"}
     if a.refill == "window":
         found["width"] = 16 if cuda else 4 if gpu else 1
     if a.refill and not gpu and traits.compute_units <= _FEW_UNITS:

@@ -26,6 +26,7 @@ _GRAPH_IN = (
     Argument("in_offsets", "u32", "in", "[n + 1] first arc into each vertex"),
     Argument("sources", "u32", "in", "[A] vertex that each of them comes from"),
 )
+_VISITED = Argument("visited", "u32", "inout", "[2 ceil(n / 32)] a bit for each vertex, before and after a round")
 _QUEUE = Argument("queue", "u32", "inout", "[n] the frontier")
 _NEXT = Argument("next", "u32", "inout", "[n] the next frontier")
 _COUNTS = Argument("counts", "u32", "inout", "[192] sizes of lists, and what a launch leaves to the next")
@@ -71,7 +72,7 @@ def _lists(a: Rounds) -> tuple[Argument, ...]:
 def _arguments(a: Rounds) -> tuple[Argument, ...]:
     more = {"": (), "window": (_KEPT, _KEPT_NEXT, _PENDING, _LEAST, _MEAN), "least": (_KEPT, _KEPT_NEXT)}[a.refill]
     weights = (_WEIGHTS,) if a.weighted else ()
-    return (*_GRAPH, *weights, *(_GRAPH_IN if a.pulls else ()), *a.state, _QUEUE, _NEXT, _COUNTS, *more)
+    return (*_GRAPH, *weights, *((*_GRAPH_IN, _VISITED) if a.pulls else ()), *a.state, _QUEUE, _NEXT, _COUNTS, *more)
 
 
 def rounds_entries(a: Rounds, config: Config) -> Mapping[str, tuple[Argument, ...]]:
