@@ -109,9 +109,10 @@ def variants(name: str, problem: Any, traits: Any, vary: bool) -> list[Config]:
     found = [default]
     if "loop" in default:
         unfused = {"loop": "launches", "team": "item", "blocks_per_unit": 1, "lanes": 1, "block_size": 64, "sums": 1}
+        unfused["visited"] = "state"
         found.insert(0, {axis: unfused.get(axis, value) for axis, value in default.items()})
         group = {"loop": "whole", "block_size": 64, "per_item": 1, "walk": 0}
-        found.append({axis: group.get(axis, value) for axis, value in default.items()})
+        found += [{axis: group.get(axis, value) for axis, value in default.items()}] if traits.kind == "cpu" else []
     if vary:
         found += [default | {axis.name: value} for axis in spec.space.axes for value in axis.values]
     valid = [one for one in found if spec.space.refusal(one, problem, traits) is None]
