@@ -64,7 +64,7 @@ class Launches:
             if grid > most:
                 raise LaunchLimitError(
                     f"{entry}: {grid} blocks of {block} work-items are to wait for each other, and "
-                    f"{self._device.info.name} holds {most} of them at once; give fewer blocks to a unit, or smaller ones"
+                    f"{self._device.info.name} holds {most} of them at once; give fewer blocks"
                 )
         args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
         self._last = kernel.launch_cooperative((grid,), (block,), args)

@@ -174,7 +174,9 @@ def measure(device: Device, name: str, arcs: Arcs, shared: dict[str, Any], optio
             case.run(placed, state)
     for case in sorted(cases, key=lambda each: statistics.median(each.times)):
         middle = statistics.median(case.times) * 1e3
-        print(f"  {name} {middle:9.3f} ms (least {min(case.times) * 1e3:.3f})  {describe(case.bound.config)}", flush=True)
+        print(
+            f"  {name} {middle:9.3f} ms (least {min(case.times) * 1e3:.3f})  {describe(case.bound.config)}", flush=True
+        )
     for key, value in placed.items():
         if key not in shared:
             value.release()

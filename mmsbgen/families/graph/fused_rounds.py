@@ -33,7 +33,7 @@ _FIRST = ("what", "size", "hubs", "step", "kept", "k", "arcs", "left")
 
 def fused_entries(a: Rounds, config: Config) -> Mapping[str, tuple[str, ...]]:
     """What the rounds of each entry point do, in the words of the template."""
-    able = (_PUSH,) if config.get("direction") != "pull" else ()
+    able: tuple[int, ...] = (_PUSH,) if config.get("direction") != "pull" else ()
     able += (_PULL,) if config.get("direction", "push") != "push" else ()
     able += (_REFILL,) if a.refill else ()
     names = ("rounds",) if config["loop"] == "whole" else ("pushes", "pulls", "refills")

@@ -36,11 +36,11 @@ class LaunchedRounds:
             self.width = self.real(mean * times if times and mean > 0 else np.inf)
             self.limit = self.width
 
-    def launch(self, entry: str, count: int, **scalars: np.generic) -> None:
+    def _launch(self, entry: str, count: int, **scalars: np.generic) -> None:
         per_item = 1 if entry == "walk" else int(self.on.config["per_item"])
         self.on.launch(entry, -(-count // (self.block * per_item)), self.block, **scalars)
 
-    def counted(self) -> Any:
+    def _counted(self) -> Any:
         """The sizes that the launches so far leave, after which the frontier is in ``queue``."""
         counts = self.on.read("counts")
         self.size = int(counts[NEXT])
@@ -49,10 +49,11 @@ class LaunchedRounds:
         self.left = max(0, self.left - self.arcs)
         return counts
 
-    def cleared(self, kept: int) -> None:
+    def _cleared(self, kept: int) -> None:
         self.on.write("counts", np.array([0, 0, kept, 0, 0, NONE], np.uint32))
 
     def run(self) -> None:
+        """Launch rounds until none is left."""
         if self.on.config["loop"] != "launches":
             sizes = {"size": self.size, "step": self.step, "kept": self.kept, "arcs": self.arcs, "left": self.left}
             launch_fused(self.on, self.a, sizes, self.width if self.a.refill == "window" else None)
@@ -61,14 +62,14 @@ class LaunchedRounds:
             most = int(self.on.config["walk"])
             refills = self.a.refill == "least" or (self.a.refill == "window" and self.queued)
             alone = refills and 0 < self.kept <= most
-            if self.size == 0 and not alone and not self.refilled():
+            if self.size == 0 and not alone and not self._refilled():
                 return
             if self.size <= most:
-                self.walk()
+                self._walk()
             else:
-                self.round()
+                self._round()
 
-    def walk(self) -> None:
+    def _walk(self) -> None:
         given: dict[str, np.generic] = {}
         if self.a.refill == "window":
             given = {"first_limit": self.limit, "width": self.width}
@@ -79,8 +80,8 @@ class LaunchedRounds:
         most = int(self.on.config["walk"])
         numbers = {"first_step": self.step, "most": most, "size": self.size}
         numbers |= {"most_rounds": MOST_ROUNDS, "most_work": MOST_WORK}
-        self.launch("walk", 1, **given, **{name: np.uint32(number) for name, number in numbers.items()})
-        counts = self.counted()
+        self._launch("walk", 1, **given, **{name: np.uint32(number) for name, number in numbers.items()})
+        counts = self._counted()
         self.step = int(counts[STEP])
         if counts[ODD]:
             self.on.swap("queue", "next")
@@ -89,8 +90,8 @@ class LaunchedRounds:
         elif self.a.refill == "least":
             self.k, self.began = int(counts[LEAST_LEFT]), 1
 
-    def round(self) -> None:
-        self.cleared(self.kept)
+    def _round(self) -> None:
+        self._cleared(self.kept)
         step, n = np.uint32(self.step), np.uint32(self.n)
         direction = self.on.config.get("direction", "push")
         if direction == "auto":
@@ -99,29 +100,29 @@ class LaunchedRounds:
             else:
                 self.pulling = self.arcs * int(self.on.config["to_pull"]) > self.left
         if direction == "pull" or self.pulling:
-            self.launch("pull", self.n, step=step, n=n)
+            self._launch("pull", self.n, step=step, n=n)
         else:
             given: dict[str, np.generic] = {}
             if self.a.refill == "window":
                 given = {"limit": self.limit}
             elif self.a.refill == "least":
                 given = {"k": np.uint32(self.k)}
-            self.launch("push", self.size, step=step, size=np.uint32(self.size), **given)
+            self._launch("push", self.size, step=step, size=np.uint32(self.size), **given)
             if not self.queued and self.a.active:
-                self.launch("collect", self.n, step=np.uint32(self.step + 1), n=n)
+                self._launch("collect", self.n, step=np.uint32(self.step + 1), n=n)
             elif not self.queued:
-                self.peel()
-        self.counted()
+                self._peel()
+        self._counted()
         self.on.swap("queue", "next")
         self.step += 1
 
-    def refilled(self) -> bool:
+    def _refilled(self) -> bool:
         """Whether there is a frontier again."""
         if self.a.refill == "window":
-            return self.window()
-        return self.a.refill == "least" and self.least()
+            return self._window()
+        return self.a.refill == "least" and self._least()
 
-    def window(self) -> bool:
+    def _window(self) -> bool:
         low, size = self.limit, self.kept if self.queued else self.n
         if size == 0 or np.isinf(low):
             return False
@@ -129,10 +130,10 @@ class LaunchedRounds:
         while True:
             if not self.limit > low:
                 self.limit = np.nextafter(low, self.real(np.inf))
-            self.cleared(0)
+            self._cleared(0)
             self.on.write("least", np.full(1, np.inf, self.real))
-            self.launch("split", size, step=np.uint32(self.step), low=low, limit=self.limit, size=np.uint32(size))
-            self.counted()
+            self._launch("split", size, step=np.uint32(self.step), low=low, limit=self.limit, size=np.uint32(size))
+            self._counted()
             if self.queued:
                 self.on.swap("kept", "kept_next")
                 size = self.kept
@@ -144,19 +145,19 @@ class LaunchedRounds:
                 return False
             self.limit = low + self.width
 
-    def peel(self) -> None:
-        self.cleared(0)
+    def _peel(self) -> None:
+        self._cleared(0)
         if self.kept == 0:
             return
-        self.launch("peel", self.kept, k=np.uint32(self.k), size=np.uint32(self.kept))
+        self._launch("peel", self.kept, k=np.uint32(self.k), size=np.uint32(self.kept))
         self.on.swap("kept", "kept_next")
 
-    def least(self) -> bool:
+    def _least(self) -> bool:
         self.k += self.began
         self.began = 1
         while self.kept:
-            self.peel()
-            counts = self.counted()
+            self._peel()
+            counts = self._counted()
             if self.size:
                 self.on.swap("queue", "next")
                 return True

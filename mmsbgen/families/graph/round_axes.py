@@ -72,7 +72,9 @@ def fits(config: Config, traits: Traits) -> str | None:
         if block < _WARP:
             return f"its teams are warps: block_size must be at least {_WARP}"
         threads = block * int(config["blocks_per_unit"])
-        return f"{threads} work-items on a multiprocessor, which has at most {_RESIDENT}" if threads > _RESIDENT else None
+        return (
+            f"{threads} work-items on a multiprocessor, which has at most {_RESIDENT}" if threads > _RESIDENT else None
+        )
     if block < _FEWEST_ITEMS:
         return f"block_size must be at least {_FEWEST_ITEMS}"
     if config["blocks_per_unit"] != 1:
