@@ -90,17 +90,6 @@ class CudaDevice(ContextDevice):
         with self.active(LaunchError, f"where {self.info.spec} is on the PCI bus is not known"):
             return str(self.driver.Device(self.info.index).pci_bus_id())
 
-    def wait(self) -> None:
-        """Wait for the stream; the context must be current."""
-        self.stream.synchronize()
-        self.recent.clear()
-
-    def record(self) -> Any:
-        """Queue and return a CUDA event; the context must be current."""
-        event = self.driver.Event()
-        event.record(self.stream)
-        return event
-
     def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> CudaBuffer:
         shape, dtype = as_shape(shape), np.dtype(dtype)
         size = CudaBuffer(shape, dtype, None).nbytes

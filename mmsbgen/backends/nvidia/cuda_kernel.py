@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mmsbgen.backends.nvidia.cuda_compile import Compiled, KernelResources
-    from mmsbgen.backends.nvidia.cuda_device import CudaDevice
+    from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 
 __all__ = ["CudaEvent", "CudaKernel", "CudaProgram"]
 
@@ -31,7 +31,7 @@ class CudaEvent(Event):
     then waits for the whole queue.
     """
 
-    def __init__(self, device: CudaDevice, begin: Any, end: Any, name: LaunchName | str) -> None:
+    def __init__(self, device: ContextDevice, begin: Any, end: Any, name: LaunchName | str) -> None:
         self._device = device
         self._begin = begin
         self._end = end
@@ -60,10 +60,10 @@ class CudaEvent(Event):
 class CudaKernel(Kernel):
     """A ``CUfunction``."""
 
-    device: CudaDevice
+    device: ContextDevice
 
     def __init__(
-        self, device: CudaDevice, name: str, function: Any, compiled: KernelResources | None, cubin: bytes = b""
+        self, device: ContextDevice, name: str, function: Any, compiled: KernelResources | None, cubin: bytes = b""
     ) -> None:
         super().__init__(device, name)
         self._function = function
@@ -148,7 +148,7 @@ class CudaKernel(Kernel):
 class CudaProgram(Program):
     """A loaded module."""
 
-    def __init__(self, device: CudaDevice, module: Any, names: Sequence[str], compiled: Compiled) -> None:
+    def __init__(self, device: ContextDevice, module: Any, names: Sequence[str], compiled: Compiled) -> None:
         self._module = module
         self._log = compiled.log
         with device.active(CompileError, f"kernels {', '.join(names)} on {device.info.name}"):
