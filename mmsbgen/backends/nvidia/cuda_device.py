@@ -12,8 +12,6 @@ import numpy as np
 from mmsbgen.backends.base import (
     Buffer,
     DeviceInfo,
-    as_shape,
-    checked_offset,
 )
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia import held_launches, pinned_memory
@@ -26,6 +24,7 @@ from mmsbgen.backends.nvidia.cuda_compile import (
 from mmsbgen.backends.nvidia.cuda_kernel import CudaEvent, CudaProgram
 from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, address_of
 from mmsbgen.backends.nvidia.launch_errors import ContextDevice, recent_launches
+from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import (
     CompileError,
     DeviceMemoryError,
