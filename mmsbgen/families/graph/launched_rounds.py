@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.graph.declare import NONE, Rounds, real_of
-from mmsbgen.families.graph.fused_rounds import MOST_ROUNDS, MOST_WORK, launch_fused
+from mmsbgen.families.graph.fused_rounds import launch_fused
 from mmsbgen.kernels.host_program import Launches
 
 __all__ = ["LaunchedRounds"]
@@ -16,6 +16,8 @@ __all__ = ["LaunchedRounds"]
 NEXT, ARCS, KEPT, STEP, ODD, LEAST_LEFT, TOTAL = range(7)
 #: A round that pulls becomes one that pushes when fewer than one vertex in so many is in the frontier.
 _TO_PUSH = 18
+#: Rounds, and thousands of vertices, that one work-item takes in a launch, so that the host can stop it.
+MOST_WORK = 1 << 14
 
 
 class LaunchedRounds:
@@ -79,7 +81,7 @@ class LaunchedRounds:
             given["size_kept"] = np.uint32(self.kept)
         most = int(self.on.config["walk"])
         numbers = {"first_step": self.step, "most": most, "size": self.size}
-        numbers |= {"most_rounds": MOST_ROUNDS, "most_work": MOST_WORK}
+        numbers["most_work"] = MOST_WORK
         self._launch("walk", 1, **given, **{name: np.uint32(number) for name, number in numbers.items()})
         counts = self._counted()
         self.step = int(counts[STEP])

@@ -99,7 +99,11 @@ def rounds_entries(a: Rounds, config: Config) -> Mapping[str, tuple[Argument, ..
     if a.refill == "least":
         found["peel"] = (*a.state, _NEXT, _COUNTS, _KEPT, _KEPT_NEXT, _K, _SIZE)
     more = (_LEAST,) if a.refill == "window" else ()
-    bounds = ("first_step", "this round"), ("most", "largest frontier"), ("most_rounds", ""), ("most_work", "")
+    bounds = (
+        ("first_step", "this round"),
+        ("most", "largest frontier"),
+        ("most_work", "rounds, and thousands of vertices"),
+    )
     limits = (*(_scalar(name, "u32", doc) for name, doc in bounds), _SIZE)
     found["walk"] = (*base, *kept, *more, *limits, *first)
     return found

@@ -88,8 +88,8 @@ def test_launches_of_few_rounds_go_on_where_the_last_ended(
 ) -> None:
     some = {shape: graphs()[shape] for shape in ("path", "hub on a path", "two hubs", "pieces", "clique")}
     for most in (1, 3):
-        for module in (fused_rounds, launched_rounds):
-            monkeypatch.setattr(module, "MOST_ROUNDS", most)
+        monkeypatch.setattr(fused_rounds, "MOST_ROUNDS", most)
+        monkeypatch.setattr(launched_rounds, "MOST_WORK", most)
         monkeypatch.setattr(sweeps, "MOST_AT_ONCE", most * 1000)
         for name, (first, *_) in FUSED.items():
             assert list(wrong(pocl_device, name, fused(name, first), some)) == []
@@ -123,7 +123,7 @@ def test_ctrl_c_between_launches_leaves_nothing_behind(pocl_device: Device, monk
             raise KeyboardInterrupt
         return read(self, name, rows)
 
-    monkeypatch.setattr(launched_rounds, "MOST_ROUNDS", 100)
+    monkeypatch.setattr(launched_rounds, "MOST_WORK", 100)
     monkeypatch.setattr(Launches, "read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bfs(plain, 0, device=pocl_device.info.spec)
