@@ -192,6 +192,16 @@ class Kernel(ABC):
         """
         return 0
 
+    def launch_cooperative(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = ()) -> Event:
+        """Queue the kernel as :meth:`launch` does, so that its blocks may wait for each other.
+
+        Raises :class:`LaunchLimitError` if not all of them are resident at once; one block always is.
+        """
+        if math.prod(grid) > 1:
+            name = self._check(grid, block, args, 0)
+            raise LaunchLimitError(f"{name}: blocks of {self.device.info.name} cannot wait for each other; launch one")
+        return self.launch(grid, block, args)
+
     def _check(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument], shared: int) -> LaunchName:
         """Return the launch's name; raise LaunchError when its shape or an argument's type cannot be right."""
         name = LaunchName(self.name, tuple(map(int, grid)), tuple(map(int, block)), self.configuration)
@@ -399,27 +409,3 @@ class Device(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.info.spec}: {self.info.name}, {self.info.platform})"
-
-
-def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return a shape as a tuple of non-negative Python integers; raise InputError otherwise."""
-    dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    result = tuple(int(dim) for dim in dims)
-    if any(dim < 0 for dim in result):
-        raise InputError(f"shape {result} has a negative dimension")
-    return result
-
-
-def checked_offset(buffer: Buffer, array: NDArray[Any], offset: int) -> int:
-    """Return the byte offset of a ``write``; raise InputError when type, row shape or range do not match."""
-    if array.dtype != buffer.dtype:
-        raise InputError(f"cannot write {array.dtype} into {buffer!r}: convert the array to {buffer.dtype} first")
-    if not buffer.shape:
-        if array.shape or offset:
-            raise InputError(f"cannot write shape {array.shape} at {offset} into {buffer!r}")
-        return 0
-    if array.shape[1:] != buffer.shape[1:] or not array.shape:
-        raise InputError(f"cannot write rows of shape {array.shape[1:]} into {buffer!r}")
-    if not 0 <= offset <= buffer.shape[0] - array.shape[0]:
-        raise InputError(f"rows {offset}..{offset + array.shape[0]} are not within {buffer!r}")
-    return offset * math.prod(buffer.shape[1:]) * buffer.dtype.itemsize

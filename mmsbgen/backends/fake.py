@@ -16,9 +16,8 @@ from mmsbgen.backends.base import (
     Event,
     Kernel,
     Program,
-    as_shape,
-    checked_offset,
 )
+from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError
 
 if TYPE_CHECKING:

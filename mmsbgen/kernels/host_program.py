@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.backends.base import Buffer, Device, Event, Kernel
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, LaunchLimitError
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
@@ -51,6 +51,23 @@ class Launches:
         blocks, items = ((size,) if isinstance(size, int) else size for size in (grid, block))
         args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
         self._last = self._kernels[entry].launch(blocks, items, args, shared)
+        self._first = self._first or self._last
+
+    def launch_cooperative(self, entry: str, grid: int, block: int, /, **scalars: np.generic) -> None:
+        """Queue an entry point whose blocks may wait for each other, as :meth:`launch`.
+
+        Raises :class:`LaunchLimitError` with the numbers if the device does not hold all blocks at once.
+        """
+        kernel = self._kernels[entry]
+        if grid > 1:
+            most = kernel.resident_blocks(block)
+            if grid > most:
+                raise LaunchLimitError(
+                    f"{entry}: {grid} blocks of {block} work-items are to wait for each other, and "
+                    f"{self._device.info.name} holds {most} of them at once; give fewer blocks"
+                )
+        args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
+        self._last = kernel.launch_cooperative((grid,), (block,), args)
         self._first = self._first or self._last
 
     def read(self, name: str, rows: int | None = None) -> NDArray[Any]:

@@ -10,28 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmsbgen.backends.base import (
-    Argument,
     Buffer,
     DeviceInfo,
-    Event,
-    Kernel,
-    LaunchName,
-    Program,
-    as_shape,
-    checked_offset,
 )
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia import held_launches, pinned_memory
 from mmsbgen.backends.nvidia.cuda_compile import (
     Compiled,
-    KernelResources,
     compile_cuda,
     compile_side_by_side,
     find_compiler,
 )
-from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout, address_of
+from mmsbgen.backends.nvidia.cuda_kernel import CudaEvent, CudaProgram
+from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, address_of
 from mmsbgen.backends.nvidia.launch_errors import ContextDevice, recent_launches
-from mmsbgen.backends.nvidia.occupancy import Multiprocessor, resident_blocks
+from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import (
     CompileError,
     DeviceMemoryError,
@@ -49,8 +42,6 @@ __all__ = ["CudaDevice", "discover"]
 
 _NO_PYCUDA = "CUDA: PyCUDA is not installed; for NVIDIA GPUs get it with: pip install 'mmsbgen[cuda]'"
 _NO_GPU = "CUDA: no NVIDIA GPU or driver was found"
-# Larger dynamic shared memory must be requested explicitly.
-_DEFAULT_SHARED = 48 * 1024
 _MANY_READS = 32
 
 
@@ -67,128 +58,6 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
     with contextlib.suppress(driver.Error):
         return [_describe(driver, index, compiler) for index in range(driver.Device.count())], hints
     return [], [_NO_GPU]
-
-
-#: Launch shapes that a kernel remembers as checked.
-_MOST_SHAPES = 256
-
-
-class CudaEvent(Event):
-    """The end of a launch, and its beginning if the device is profiling.
-
-    Without profiling a launch has no CUDA event, as recording one takes as long as the launch itself.  Waiting for it
-    then waits for the whole queue.
-    """
-
-    def __init__(self, device: CudaDevice, begin: Any, end: Any, name: LaunchName | str) -> None:
-        self._device = device
-        self._begin = begin
-        self._end = end
-        self._name = name
-
-    def wait(self) -> None:
-        if self._end is not None:
-            with self._device.active(LaunchError, self._name, " failed while running"):
-                self._end.synchronize()
-        else:
-            # The error may come from a later launch in the queue.
-            with self._device.active(LaunchError, self._name, " or a launch after it failed while running"):
-                self._device.wait()
-
-    def seconds_since(self, first: Event) -> float:
-        if not isinstance(first, CudaEvent):
-            raise InputError(f"cannot compare the times of a CUDA event and of {first!r}")
-        for one, at in ((first, first._begin), (self, self._end)):
-            if at is None:
-                raise InputError(f"{one._name} was launched while profiling was off, so its time is not known")
-        self.wait()
-        with self._device.active(LaunchError, self._name, " failed while running"):
-            return float(self._end.time_since(first._begin)) * 1e-3
-
-
-class CudaKernel(Kernel):
-    """A ``CUfunction``."""
-
-    device: CudaDevice
-
-    def __init__(self, device: CudaDevice, name: str, function: Any, compiled: KernelResources | None) -> None:
-        super().__init__(device, name)
-        self._function = function
-        self._dynamic_shared = 0
-        self._shapes: dict[Any, LaunchName] = {}
-        self._layout: Layout | None = None
-        self._resources = {
-            "registers": int(function.num_regs),
-            "shared_bytes": int(function.shared_size_bytes),
-            "private_bytes": int(function.local_size_bytes),
-            "max_block_size": int(function.max_threads_per_block),
-        }
-        if compiled is not None:
-            self._resources["spill_bytes"] = compiled.spill_stores
-
-    def launch(
-        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
-    ) -> CudaEvent:
-        device, shape = self.device, (tuple(grid), tuple(block), shared)
-        name = self._shapes.get(shape)
-        packed = self._layout.pack(args) if name is not None and self._layout is not None else None
-        if name is None or packed is None:
-            name = self._check(grid, block, args, shared)
-            self._layout = Layout(args, name)
-            packed = self._layout.pack(args)
-            if len(self._shapes) >= _MOST_SHAPES:
-                self._shapes.clear()
-            self._shapes[shape] = name
-        with device.active(LaunchError, name):
-            if shared > self._dynamic_shared and shared + self._resources["shared_bytes"] > _DEFAULT_SHARED:
-                attribute = device.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                self._function.set_attribute(attribute, shared)
-                self._dynamic_shared = shared
-            timed = device.profiling
-            begin = device.record() if timed else None
-            # PyCUDA's public launch methods set a deprecated block shape and pack the arguments again.
-            self._function._launch_kernel(name.grid, name.block, packed, int(shared), device.stream)
-            device.recent.append(name)
-            return CudaEvent(device, begin, device.record() if timed else None, name)
-
-    def resources(self) -> dict[str, int]:
-        return dict(self._resources)
-
-    def resident_blocks(self, block: int) -> int:
-        driver, info = self.device.driver, self.device.info
-        what = f"kernel {self.name!r}: how many blocks of {block} {info.name} holds at once is not known"
-        with self.device.active(LaunchError, what):
-            device, attribute = driver.Device(info.index), driver.device_attribute
-            multiprocessor = Multiprocessor(
-                device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
-                device.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
-                device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-            )
-        needs = self._resources["registers"], self._resources["shared_bytes"]
-        return resident_blocks(block, *needs, multiprocessor) * info.compute_units
-
-
-class CudaProgram(Program):
-    """A loaded module."""
-
-    def __init__(
-        self, device: CudaDevice, module: Any, names: Sequence[str], log: str, resources: dict[str, KernelResources]
-    ) -> None:
-        self._module = module
-        self._log = log
-        with device.active(CompileError, f"kernels {', '.join(names)} on {device.info.name}"):
-            self._kernels = {
-                name: CudaKernel(device, name, module.get_function(name), resources.get(name)) for name in names
-            }
-
-    @property
-    def log(self) -> str:
-        return self._log
-
-    def kernel(self, name: str) -> CudaKernel:
-        if name not in self._kernels:
-            raise InputError(f"no kernel {name!r} in this program; it was compiled with {', '.join(self._kernels)}")
-        return self._kernels[name]
 
 
 class CudaDevice(ContextDevice):
@@ -219,17 +88,6 @@ class CudaDevice(ContextDevice):
     def pci_address(self) -> str | None:
         with self.active(LaunchError, f"where {self.info.spec} is on the PCI bus is not known"):
             return str(self.driver.Device(self.info.index).pci_bus_id())
-
-    def wait(self) -> None:
-        """Wait for the stream; the context must be current."""
-        self.stream.synchronize()
-        self.recent.clear()
-
-    def record(self) -> Any:
-        """Queue and return a CUDA event; the context must be current."""
-        event = self.driver.Event()
-        event.record(self.stream)
-        return event
 
     def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> CudaBuffer:
         shape, dtype = as_shape(shape), np.dtype(dtype)
@@ -320,7 +178,7 @@ class CudaDevice(ContextDevice):
     def _program(self, what: str, compiled: Compiled, names: Sequence[str]) -> CudaProgram:
         with self.active(CompileError, f"{what}: the compiled code does not load"):
             module = self.driver.module_from_buffer(compiled.cubin)
-        return CudaProgram(self, module, names, compiled.log, compiled.resources)
+        return CudaProgram(self, module, names, compiled)
 
     def mark(self) -> CudaEvent:
         with self.active(LaunchError, "cannot queue a marker"):

@@ -56,6 +56,8 @@ class Layout:
                 raise LaunchError(f"{name}: argument {position} is a NumPy {arg.dtype}, which no kernel takes")
         self._types, self._buffers = [type(arg) for arg in args], [code == "P" for code in codes]
         self._struct = struct.Struct(codes)
+        #: Where each parameter begins, in bytes.
+        self.offsets = [struct.calcsize(codes[: at + 1]) - struct.calcsize(code) for at, code in enumerate(codes)]
 
     def pack(self, args: Sequence[Any]) -> bytes | None:
         """The packed arguments of a launch; None if their types differ or a buffer was released."""

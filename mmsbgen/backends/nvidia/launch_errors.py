@@ -43,6 +43,17 @@ class ContextDevice(Device):
     stream: Any
     recent: deque[LaunchName]
 
+    def wait(self) -> None:
+        """Wait for the stream; the context must be current."""
+        self.stream.synchronize()
+        self.recent.clear()
+
+    def record(self) -> Any:
+        """Queue and return a CUDA event; the context must be current."""
+        event = self.driver.Event()
+        event.record(self.stream)
+        return event
+
     def active(self, kind: type[MmsbgenError], what: object, happened: str = "") -> Active:
         """A context manager that makes the CUDA context current and converts CUDA's errors into ``kind``."""
         return Active(self, kind, what, happened)

@@ -22,11 +22,10 @@ from mmsbgen.backends.base import (
     Kernel,
     LaunchName,
     Program,
-    as_shape,
-    checked_offset,
 )
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.opencl import compiler_caches, intel_runtime
+from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import (
     CompileError,
     DeviceMemoryError,

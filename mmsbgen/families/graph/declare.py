@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mmsbgen.kernels.family import Argument
+from mmsbgen.kernels.problem import Problem
 
-__all__ = ["BFS", "CORES", "NONE", "SSSP", "Rounds"]
+__all__ = ["BFS", "CORES", "NONE", "SSSP", "Rounds", "real_of"]
 
 #: "No level", "no core yet": the largest 32-bit number, as in the templates.
 NONE = 0xFFFFFFFF
+
+
+def real_of(problem: Problem) -> str:
+    """The C type of real numbers."""
+    return "double" if problem.get("dtype") == "float64" else "float"
 
 
 @dataclass(frozen=True)

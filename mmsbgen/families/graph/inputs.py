@@ -25,7 +25,11 @@ Inputs = dict[str, Any]
 
 
 #: Arrays whose content before a call does not matter.
-SCRATCH = frozenset({"next", "kept_next", "share_next", "slots", "parent"})
+SCRATCH = frozenset({"next", "visited", "kept_next", "share_next", "slots", "partial", "parent"})
+#: Places for sizes of lists and what a launch leaves to the next, as the templates count them.
+COUNTS = 192
+#: Arcs in from which on PageRank cuts those of a vertex into parts, and the parts.
+HUB, PARTS = 4096, 64
 _OF_GRAPH = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights")
 
 
@@ -55,7 +59,7 @@ def _lists(arcs: Arcs, *counts: int) -> Inputs:
     return {
         "queue": np.zeros(n, np.uint32),
         "next": np.zeros(n, np.uint32),
-        "counts": np.array([*counts, 0], np.uint32),
+        "counts": np.array([*counts, *[0] * (COUNTS - len(counts))], np.uint32),
     }
 
 
@@ -65,7 +69,7 @@ def state_of_bfs(arcs: Arcs, source: int) -> Inputs:
     level[source] = 0
     found = _lists(arcs, 1, int(arcs.degrees[source]), 0, 0, 0, 0, arcs.n_arcs)
     found["queue"][0] = source
-    return {**found, "level": level}
+    return {**found, "level": level, "visited": np.zeros(2 * -(-arcs.n_vertices // 32), np.uint32)}
 
 
 def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:
@@ -84,7 +88,7 @@ def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:
         "kept": np.zeros(n, np.uint32),
         "kept_next": np.zeros(n, np.uint32),
         "pending": np.zeros(n, np.uint32),
-        "least": np.full(1, np.inf, real),
+        "least": np.full(5, np.inf, real),
         "mean_weight": np.full(1, mean, real),
     }
 
@@ -124,6 +128,7 @@ def state_of_pagerank(
     uniform = np.full(n, 1.0 / n)
     restart = uniform if restart is None else restart
     rank = uniform if start is None else start
+    hubs = np.flatnonzero(arcs.reversed.degrees >= HUB)
     return {
         "share": (rank * inverse).astype(real),
         "share_next": np.zeros(n, real),
@@ -131,6 +136,9 @@ def state_of_pagerank(
         "inverse_out": inverse.astype(real),
         "restart": restart.astype(real),
         "dangling_to": (restart if dangling_to is None else dangling_to).astype(real),
-        "slots": np.zeros((n, 2), real),
+        "slots": np.zeros((n + 4096, 2), real),
+        "hubs": np.concatenate([[hubs.size], hubs]).astype(np.uint32),
+        "partial": np.zeros(max(1, PARTS * hubs.size), real),
+        "arrived": np.zeros(1, np.uint32),
         "settings": np.array([alpha, tolerance, most_rounds, rank[out == 0].sum(), 0, 0], real),
     }

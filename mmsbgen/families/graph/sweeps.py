@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import NONE
+from mmsbgen.families.graph.round_axes import LOOP, PER_UNIT, fits
 from mmsbgen.families.graph.rounds import BLOCK, BLOCKS, PER_ITEM, real_of, shape
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Axis, Config, Space, Traits
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 __all__ = ["CHANGE", "ROUNDS", "components_kernel", "pagerank_kernel", "parents_kernel"]
 
@@ -35,10 +38,28 @@ _RANKS = (
     Argument("inverse_out", "real", "in", "[n] 1 / weight of all arcs out; 0 without any"),
     Argument("restart", "real", "in", "[n] where walks begin again, sums to 1"),
     Argument("dangling_to", "real", "in", "[n] where walks go on that have no arc, sums to 1"),
-    Argument("slots", "real", "inout", "[n, 2] change and rank without arcs out, of each block"),
+    Argument("slots", "real", "inout", "[n + 4096, 2] change and rank without arcs out, of each block"),
+)
+_HUBS = (
+    Argument("hubs", "u32", "in", "[1 + H] their number, then the vertices with many arcs in"),
+    Argument("partial", "real", "inout", "[64 H] sums of parts of their arcs"),
+    Argument("arrived", "u32", "inout", "[1] blocks that came to barriers"),
 )
 _SETTINGS = Argument("settings", "real", "inout", "[6] alpha, tolerance, rounds, dangling rank; then rounds, change")
 _ALPHA = Argument("alpha", "real", "scalar", "probability that a walk goes on")
+_FUSED = (
+    Argument("tolerance", "real", "scalar", "rounds end at a change below"),
+    Argument("first_dangling", "real", "scalar", "rank of all vertices without arcs out"),
+    Argument("most_rounds", "u32", "scalar", "rounds of this launch"),
+)
+_LOOP = Axis("loop", LOOP.values[::2], "rounds by launches, or many in one (whole)")
+_LANES = Axis(
+    "lanes",
+    (1, 4, 8, 32, 0),
+    "work-items that share the arcs in of a vertex in a fused loop; 0: those of a warp share those of 32 vertices",
+)
+#: Blocks that have a row of slots, twice; vertices of the rounds of one launch, so that the host can stop it.
+MOST_BLOCKS, MOST_AT_ONCE = 2048, 1 << 28
 _DANGLING = Argument("dangling", "real", "scalar", "rank of all vertices without arcs out")
 
 
@@ -53,6 +74,9 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
 def _rank(on: Launches) -> None:
     """Rounds until the sum of changes is below the tolerance."""
     settings = on.read("settings")
+    if on.config["loop"] == "whole":
+        _rank_fused(on, settings)
+        return
     block, per_item = int(on.config["block_size"]), int(on.config["per_item"])
     blocks = -(-on.count // (block * per_item))
     lost, change, rounds = settings[LOST], np.inf, 0
@@ -66,18 +90,67 @@ def _rank(on: Launches) -> None:
     on.write("settings", settings)
 
 
+def _rank_fused(on: Launches, settings: NDArray[Any]) -> None:
+    """The same by few launches, each of so many rounds that the host can stop them."""
+    block = int(on.config["block_size"])
+    grid = on.traits.compute_units * int(on.config["blocks_per_unit"]) if on.traits.dialect == "cuda" else 1
+    grid = min(grid, MOST_BLOCKS)
+    rounds, at_once = 0, max(1, MOST_AT_ONCE // on.count)
+    settings[CHANGE] = np.inf
+    while rounds < settings[MOST_ROUNDS] and not settings[CHANGE] < settings[TOLERANCE]:
+        most = np.uint32(min(at_once, settings[MOST_ROUNDS] - rounds))
+        given = {"n": np.uint32(on.count), "alpha": settings[ALPHA], "tolerance": settings[TOLERANCE]}
+        on.write("arrived", np.zeros(1, np.uint32))
+        on.launch_cooperative("ranks", grid, block, **given, first_dangling=settings[LOST], most_rounds=most)
+        settings = on.read("settings")
+        if int(settings[ROUNDS]) % 2:
+            on.swap("share", "share_next")
+        rounds += int(settings[ROUNDS])
+    settings[ROUNDS] = rounds
+    on.write("settings", settings)
+
+
+def _rank_entries(config: Config) -> dict[str, tuple[Argument, ...]]:
+    if config["loop"] == "launches":
+        return {"rank": (*_RANKS, _N, _ALPHA, _DANGLING)}
+    return {"ranks": (*_RANKS, *_HUBS, _SETTINGS, _N, _ALPHA, *_FUSED)}
+
+
+def _rank_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    fused = {"hub": inputs.HUB, "parts": inputs.PARTS, "slots": MOST_BLOCKS}
+    return _variables(problem, config, traits) | (fused if config["loop"] == "whole" else {})
+
+
+def _rank_loop(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["loop"] == "launches":
+        odd = [name for name in ("lanes", "blocks_per_unit") if config[name] != 1]
+        return f"only fused loops have it: {odd[0]} must be 1" if odd else None
+    if config["per_item"] != 1:
+        return "fused loops spread vertices over all items: per_item must be 1"
+    if config["lanes"] != 1 and traits.dialect != "cuda":
+        return "OpenCL 1.2 has no warps: lanes must be 1"
+    return fits(config, traits)
+
+
+def _rank_default(problem: Problem, traits: Traits) -> Config:
+    if traits.dialect == "cuda":
+        lanes = 1 if problem["shape"] == "grid" else 0
+        return {"loop": "whole", "block_size": 256, "per_item": 1, "sums": 4, "lanes": lanes, "blocks_per_unit": 4}
+    return {**_default(problem, traits), "loop": "launches", "sums": 1, "lanes": 1, "blocks_per_unit": 1}
+
+
 def pagerank_kernel(**given: Any) -> KernelSpec:
     """PageRank by rounds that pull."""
     return KernelSpec(
         name="pagerank",
         template="graph/ranks.jinja",
         doc="rank of each vertex: how often a random walk that begins again now and then visits it",
-        arguments=(*_RANKS, _SETTINGS),
-        space=Space((BLOCK, PER_ITEM, _SUMS), (BLOCKS,)),
-        default=lambda problem, traits: {**_default(problem, traits), "sums": 1},
-        variables=_variables,
+        arguments=(*_RANKS, *_HUBS, _SETTINGS),
+        space=Space((_LOOP, BLOCK, PER_ITEM, _SUMS, _LANES, PER_UNIT), (BLOCKS, Constraint("loop", _rank_loop))),
+        default=_rank_default,
+        variables=_rank_variables,
         launch=shape,
-        entries=lambda config: {"rank": (*_RANKS, _N, _ALPHA, _DANGLING)},
+        entries=_rank_entries,
         program=_rank,
         **given,
     )

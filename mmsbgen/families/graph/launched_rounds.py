@@ -1,0 +1,167 @@
+"""Algorithms in rounds by a loop of launches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.graph.declare import NONE, Rounds, real_of
+from mmsbgen.families.graph.fused_rounds import launch_fused
+from mmsbgen.kernels.host_program import Launches
+
+__all__ = ["LaunchedRounds"]
+
+#: Places of ``counts``, as in the template.
+NEXT, ARCS, KEPT, STEP, ODD, LEAST_LEFT, TOTAL = range(7)
+#: A round that pulls becomes one that pushes when fewer than one vertex in so many is in the frontier.
+_TO_PUSH = 18
+#: Rounds, and thousands of vertices, that one work-item takes in a launch, so that the host can stop it.
+MOST_WORK = 1 << 14
+
+
+class LaunchedRounds:
+    """The loop over rounds on the host: a launch for most of them, one for many small ones."""
+
+    def __init__(self, on: Launches, a: Rounds) -> None:
+        self.on, self.a, self.n = on, a, on.count
+        self.block = int(on.config["block_size"])
+        self.queued = on.config["frontier"] == "queue"
+        counts = on.read("counts")
+        self.size, self.kept, self.step, self.total = (int(counts[at]) for at in (NEXT, KEPT, STEP, TOTAL))
+        self.arcs, self.left = int(counts[ARCS]), self.total
+        self.pulling = False
+        self.k, self.began = 0, 0
+        self.real = np.float64 if real_of(on.problem) == "double" else np.float32
+        if a.refill == "window":
+            mean, times = float(on.read("mean_weight")[0]), int(on.config["width"])
+            self.width = self.real(mean * times if times and mean > 0 else np.inf)
+            self.limit = self.width
+
+    def _launch(self, entry: str, count: int, **scalars: np.generic) -> None:
+        per_item = 1 if entry == "walk" else int(self.on.config["per_item"])
+        self.on.launch(entry, -(-count // (self.block * per_item)), self.block, **scalars)
+
+    def _counted(self) -> Any:
+        """The sizes that the launches so far leave, after which the frontier is in ``queue``."""
+        counts = self.on.read("counts")
+        self.size = int(counts[NEXT])
+        self.kept = int(counts[KEPT])
+        self.arcs = int(counts[ARCS])
+        self.left = max(0, self.left - self.arcs)
+        return counts
+
+    def _cleared(self, kept: int) -> None:
+        self.on.write("counts", np.array([0, 0, kept, 0, 0, NONE], np.uint32))
+
+    def run(self) -> None:
+        """Launch rounds until none is left."""
+        if self.on.config["loop"] != "launches":
+            sizes = {"size": self.size, "step": self.step, "kept": self.kept, "arcs": self.arcs, "left": self.left}
+            launch_fused(self.on, self.a, sizes, self.width if self.a.refill == "window" else None)
+            return
+        while True:
+            most = int(self.on.config["walk"])
+            refills = self.a.refill == "least" or (self.a.refill == "window" and self.queued)
+            alone = refills and 0 < self.kept <= most
+            if self.size == 0 and not alone and not self._refilled():
+                return
+            if self.size <= most:
+                self._walk()
+            else:
+                self._round()
+
+    def _walk(self) -> None:
+        given: dict[str, np.generic] = {}
+        if self.a.refill == "window":
+            given = {"first_limit": self.limit, "width": self.width}
+        elif self.a.refill == "least":
+            given = {"first_k": np.uint32(self.k)}
+        if self.a.refill:
+            given["size_kept"] = np.uint32(self.kept)
+        most = int(self.on.config["walk"])
+        numbers = {"first_step": self.step, "most": most, "size": self.size}
+        numbers["most_work"] = MOST_WORK
+        self._launch("walk", 1, **given, **{name: np.uint32(number) for name, number in numbers.items()})
+        counts = self._counted()
+        self.step = int(counts[STEP])
+        if counts[ODD]:
+            self.on.swap("queue", "next")
+        if self.a.refill == "window":
+            self.limit = self.on.read("least")[0]
+        elif self.a.refill == "least":
+            self.k, self.began = int(counts[LEAST_LEFT]), 1
+
+    def _round(self) -> None:
+        self._cleared(self.kept)
+        step, n = np.uint32(self.step), np.uint32(self.n)
+        direction = self.on.config.get("direction", "push")
+        if direction == "auto":
+            if self.pulling:
+                self.pulling = self.size * _TO_PUSH > self.n
+            else:
+                self.pulling = self.arcs * int(self.on.config["to_pull"]) > self.left
+        if direction == "pull" or self.pulling:
+            self._launch("pull", self.n, step=step, n=n)
+        else:
+            given: dict[str, np.generic] = {}
+            if self.a.refill == "window":
+                given = {"limit": self.limit}
+            elif self.a.refill == "least":
+                given = {"k": np.uint32(self.k)}
+            self._launch("push", self.size, step=step, size=np.uint32(self.size), **given)
+            if not self.queued and self.a.active:
+                self._launch("collect", self.n, step=np.uint32(self.step + 1), n=n)
+            elif not self.queued:
+                self._peel()
+        self._counted()
+        self.on.swap("queue", "next")
+        self.step += 1
+
+    def _refilled(self) -> bool:
+        """Whether there is a frontier again."""
+        if self.a.refill == "window":
+            return self._window()
+        return self.a.refill == "least" and self._least()
+
+    def _window(self) -> bool:
+        low, size = self.limit, self.kept if self.queued else self.n
+        if size == 0 or np.isinf(low):
+            return False
+        self.limit = low + self.width
+        while True:
+            if not self.limit > low:
+                self.limit = np.nextafter(low, self.real(np.inf))
+            self._cleared(0)
+            self.on.write("least", np.full(1, np.inf, self.real))
+            self._launch("split", size, step=np.uint32(self.step), low=low, limit=self.limit, size=np.uint32(size))
+            self._counted()
+            if self.queued:
+                self.on.swap("kept", "kept_next")
+                size = self.kept
+            if self.size:
+                self.on.swap("queue", "next")
+                return True
+            low = self.on.read("least")[0]
+            if np.isinf(low):
+                return False
+            self.limit = low + self.width
+
+    def _peel(self) -> None:
+        self._cleared(0)
+        if self.kept == 0:
+            return
+        self._launch("peel", self.kept, k=np.uint32(self.k), size=np.uint32(self.kept))
+        self.on.swap("kept", "kept_next")
+
+    def _least(self) -> bool:
+        self.k += self.began
+        self.began = 1
+        while self.kept:
+            self._peel()
+            counts = self._counted()
+            if self.size:
+                self.on.swap("queue", "next")
+                return True
+            self.k = int(counts[LEAST_LEFT])
+        return False

@@ -1,0 +1,217 @@
+#!/usr/bin/env python
+"""Graph programs by launches and by fused loops, in turns on one device, with equal results.
+
+    scripts/bench/bench_graph_loops.py --device cuda:0 --graph com-dblp.txt.gz --graph rmat:22 --graph grid:968
+
+Graphs are files, ``rmat:SCALE`` (16 links a vertex), ``grid:SIDE``, ``path:N``, or .npz with offsets and targets.
+A time goes from the first launch to the end of the last, on the host's clock, with graph and state on the device.
+Weights are 1 to 255.  PageRank takes 20 rounds.  ``--vary`` adds neighbours of the default: each axis's other values.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends import Device, open_device
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.families.graph import GRAPH, inputs
+from mmsbgen.families.graph.generated import features
+from mmsbgen.graph import Arcs, as_arcs
+from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
+from mmsbgen.kernels.space import Config, describe
+
+RESULTS = {"bfs": "level", "sssp": "dist", "cores": "core", "pagerank": "rank", "components": "label"}
+RANK_ROUNDS = 20
+
+
+def rmat(scale: int) -> Arcs:
+    """Graph500's generator, symmetric, without loops and parallel links."""
+    rng, links = np.random.default_rng(scale), 16 << scale
+    first, second = np.zeros(links, np.int64), np.zeros(links, np.int64)
+    for bit in range(scale):
+        one = rng.random(links, np.float32)
+        first |= (one >= 0.76).astype(np.int64) << bit
+        second |= (((one >= 0.57) & (one < 0.76)) | (one >= 0.95)).astype(np.int64) << bit
+    numbers = rng.permutation(1 << scale)
+    return symmetric(numbers[first], numbers[second], 1 << scale)
+
+
+def symmetric(first: Any, second: Any, n: int) -> Arcs:
+    """Every link in both directions, once."""
+    keep = first != second
+    first, second = first[keep], second[keep]
+    pairs = np.unique(np.concatenate([first * n + second, second * n + first]))
+    offsets = np.searchsorted(pairs, np.arange(n + 1, dtype=np.int64) * n).astype(np.uint32)
+    return Arcs(offsets, (pairs % n).astype(np.uint32), np.arange(n))
+
+
+def grid(side: int) -> Arcs:
+    """A square of vertices, each linked with its four neighbours."""
+    at = np.arange(side * side, dtype=np.int64).reshape(side, side)
+    first = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
+    return symmetric(first, np.concatenate([at[:, 1:].ravel(), at[1:].ravel()]), side * side)
+
+
+def path(n: int) -> Arcs:
+    """Vertices in a row."""
+    degree = np.full(n, 2, np.int64)
+    degree[[0, -1]] = 1
+    offsets = np.concatenate([[0], np.cumsum(degree)])
+    targets = np.empty(2 * n - 2, np.uint32)
+    every = np.arange(n - 1)
+    targets[offsets[:-2] + (every > 0)] = every + 1
+    targets[offsets[1:-1]] = every
+    return Arcs(offsets.astype(np.uint32), targets, np.arange(n))
+
+
+def graph_of(text: str) -> Arcs:
+    """The graph that an option names."""
+    kind, _, size = text.partition(":")
+    if size and kind in ("rmat", "grid", "path"):
+        return {"rmat": rmat, "grid": grid, "path": path}[kind](int(size))
+    if text.endswith(".npz"):
+        held = np.load(text)
+        return Arcs(held["offsets"], held["targets"], np.arange(held["offsets"].size - 1))
+    return as_arcs(Path(text))
+
+
+def weights_of(arcs: Arcs, real: Any) -> Any:
+    """The same weight for both directions of a link."""
+    low, high = np.minimum(arcs.sources, arcs.targets), np.maximum(arcs.sources, arcs.targets)
+    mixed = low * np.uint32(2654435761) + high * np.uint32(40503)
+    return ((mixed >> np.uint32(7)) % np.uint32(255) + np.uint32(1)).astype(real)
+
+
+def state_of(name: str, arcs: Arcs, source: int, real: Any) -> dict[str, Any]:
+    if name == "bfs":
+        return inputs.state_of_bfs(arcs, source)
+    if name == "sssp":
+        state = inputs.state_of_sssp(arcs, source, real)
+        return {**state, "mean_weight": np.full(1, 128, real)}
+    if name == "cores":
+        return inputs.state_of_cores(arcs)
+    if name == "components":
+        return inputs.state_of_components(arcs)
+    return inputs.state_of_pagerank(arcs, real, 0.85, 0.0, RANK_ROUNDS)
+
+
+def variants(name: str, problem: Any, traits: Any, vary: bool) -> list[Config]:
+    """By launches, the default, and the default's neighbours if asked for."""
+    spec = GRAPH.kernel(name)
+    default = dict(spec.default(problem, traits))
+    found = [default]
+    if "loop" in default:
+        unfused = {"loop": "launches", "team": "item", "blocks_per_unit": 1, "lanes": 1, "block_size": 64, "sums": 1}
+        unfused["visited"] = "state"
+        found.insert(0, {axis: unfused.get(axis, value) for axis, value in default.items()})
+        group = {"loop": "whole", "block_size": 64, "per_item": 1, "walk": 0}
+        found += [{axis: group.get(axis, value) for axis, value in default.items()}] if traits.kind == "cpu" else []
+    if vary:
+        found += [default | {axis.name: value} for axis in spec.space.axes for value in axis.values]
+    valid = [one for one in found if spec.space.refusal(one, problem, traits) is None]
+    return list({describe(one): one for one in valid}.values())
+
+
+class Case:
+    """One kernel in one configuration, on the graph's buffers."""
+
+    def __init__(self, device: Device, bound: BoundKernel, n: int) -> None:
+        self.device, self.bound, self.n = device, bound, n
+        self.once = 0.0
+        self.times: list[float] = []
+
+    def run(self, placed: dict[str, Any], state: dict[str, Any]) -> None:
+        for key, value in state.items():
+            self.device.write(placed[key], value)
+        self.device.synchronize()
+        begin = time.perf_counter()
+        self.bound.launch(self.n, placed)
+        self.device.synchronize()
+        self.times.append(time.perf_counter() - begin)
+
+
+def measure(device: Device, name: str, arcs: Arcs, shared: dict[str, Any], options: Any) -> bool:
+    """Print the times of a kernel's variants; whether their results agree."""
+    real = np.dtype(options.dtype).type
+    problem = GRAPH.problem(**features(arcs), dtype=options.dtype)
+    spec, traits = GRAPH.kernel(name), traits_of(device.info)
+    configs = variants(name, problem, traits, options.vary)
+    compile_side_by_side(device, [(spec, problem, one) for one in configs])
+    device.profiling = False
+    source = int(np.argmax(arcs.degrees)) if options.source is None else options.source
+    state, good = state_of(name, arcs, source, real), True
+    placed = dict(shared) | {key: device.upload(value) for key, value in state.items()}
+    if name == "pagerank":
+        placed["in_weights"] = device.upload(np.zeros(1, real))
+    cases, first = [], None
+    for config in configs:
+        case = Case(device, build(device, spec, problem, config), arcs.n_vertices)
+        try:
+            case.run(placed, state)
+        except MmsbgenError as error:
+            print(f"  {name} {describe(config)}: {error}", flush=True)
+            continue
+        got = device.download(placed[RESULTS[name]])
+        first = got if first is None else first
+        equal = np.allclose(got, first, rtol=1e-4, atol=0) if name == "pagerank" else np.array_equal(got, first)
+        if not equal:
+            good = False
+            print(f"  {name} {describe(config)}: WRONG at {int(np.sum(got != first))} vertices", flush=True)
+        case.once = case.times.pop()
+        if cases and case.once > options.give_up * min(each.once for each in cases):
+            print(f"  {name} {describe(config)}: {case.once * 1e3:.3f} ms once", flush=True)
+            continue
+        cases.append(case)
+    for _ in range(options.repeat):
+        for case in cases:
+            case.run(placed, state)
+    for case in sorted(cases, key=lambda each: statistics.median(each.times)):
+        middle = statistics.median(case.times) * 1e3
+        print(
+            f"  {name} {middle:9.3f} ms (least {min(case.times) * 1e3:.3f})  {describe(case.bound.config)}", flush=True
+        )
+    for key, value in placed.items():
+        if key not in shared:
+            value.release()
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--graph", action="append", required=True, help="a file, rmat:SCALE, grid:SIDE or path:N")
+    parser.add_argument("--algorithm", action="append", choices=sorted(RESULTS), help="all by default")
+    parser.add_argument("--source", type=int, help="a vertex of the largest degree by default")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--vary", action="store_true")
+    parser.add_argument("--give-up", type=float, default=20.0, help="leave out what is so much slower than the fastest")
+    options = parser.parse_args()
+    good, real = True, np.dtype(options.dtype).type
+    with open_device(options.device) as device:
+        print(f"{device.info.name}, {device.info.driver}, {options.dtype}")
+        for text in options.graph:
+            arcs = graph_of(text)
+            print(f"{text}: {arcs.n_vertices:,} vertices, {arcs.n_arcs:,} arcs", flush=True)
+            shared = {"offsets": device.upload(arcs.offsets), "targets": device.upload(arcs.targets)}
+            shared |= {"in_offsets": shared["offsets"], "sources": shared["targets"]}
+            names = options.algorithm or sorted(RESULTS)
+            if "sssp" in names:
+                shared["weights"] = device.upload(weights_of(arcs, real))
+            for name in names:
+                good = measure(device, name, arcs, shared, options) and good
+            for key in ("offsets", "targets", "weights"):
+                if key in shared:
+                    shared[key].release()
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Cooperative launches, by a library on the host that reads what it is given."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends.nvidia import cooperative
+from mmsbgen.backends.nvidia.cooperative import CooperativeFunction
+from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout
+from mmsbgen.base.errors import LaunchError, LaunchLimitError
+
+
+class Library:
+    """Takes launches of a kernel with the parameters (pointer, u32, double)."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[Any, ...]] = []
+        self.codes = {"load": 0, "launch": 0}
+
+    def cuModuleLoadData(self, module: Any, cubin: bytes) -> int:  # noqa: N802
+        module._obj.value = len(cubin)
+        return self.codes["load"]
+
+    def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:  # noqa: N802
+        function._obj.value = 7
+        return 0 if name == b"rounds" else 500
+
+    def cuLaunchCooperativeKernel(self, function: Any, *sizes: Any) -> int:  # noqa: N802
+        *shape, shared, stream, places = sizes
+        kinds = (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_double)
+        values = [kind.from_address(place).value for kind, place in zip(kinds, places, strict=True)]
+        self.launches.append((function.value, tuple(shape), shared, stream.value, values))
+        return self.codes["launch"]
+
+    def cuGetErrorString(self, code: int, text: Any) -> int:  # noqa: N802
+        text._obj.value = f"error {code}".encode()
+        return 0
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    found = Library()
+    monkeypatch.setattr(cooperative, "_library", lambda: found)
+    return found
+
+
+def test_parameters_are_found_where_the_layout_has_them(library: Library) -> None:
+    class Memory:
+        def __int__(self) -> int:
+            return 4096
+
+    args = [CudaBuffer((1,), np.dtype(np.uint32), Memory()), np.uint32(3), np.float64(0.5)]
+    layout = Layout(args, "rounds")
+    assert layout.offsets == [0, 8, 16]
+    packed = layout.pack(args)
+    assert packed == struct.pack("PId", 4096, 3, 0.5)
+    CooperativeFunction(b"cubin", "rounds").launch((132,), (256,), packed, layout.offsets, 99)
+    assert library.launches == [(7, (132, 1, 1, 256, 1, 1), 0, 99, [4096, 3, 0.5])]
+
+
+def test_errors_name_the_kernel(library: Library) -> None:
+    with pytest.raises(LaunchError, match="kernel 'other' is not in its module: error 500"):
+        CooperativeFunction(b"cubin", "other")
+    function = CooperativeFunction(b"cubin", "rounds")
+    offsets, packed = [0, 8, 16], struct.pack("PId", 1, 2, 3)
+    library.codes["launch"] = 720
+    with pytest.raises(LaunchLimitError, match="cannot be launched with grid .9999,., block .256,.: error 720"):
+        function.launch((9999,), (256,), packed, offsets, 1)
+    library.codes["launch"] = 719
+    with pytest.raises(LaunchError, match="error 719"):
+        function.launch((1,), (256,), packed, offsets, 1)
+    library.codes["load"] = 209
+    with pytest.raises(LaunchError, match="kernel 'rounds' does not load: error 209"):
+        CooperativeFunction(b"cubin", "rounds")

@@ -1,0 +1,190 @@
+"""Fused loops of graph programs: right in every mode and on every shape, resumed, interrupted, refused with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mmsbgen.algorithms import bfs
+from mmsbgen.backends import Device
+from mmsbgen.backends.fake import FakeDevice, FakeKernel
+from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
+from mmsbgen.base.errors import ConfigError, LaunchLimitError, MissingDependencyError
+from mmsbgen.families import family
+from mmsbgen.families.graph import fused_rounds, inputs, launched_rounds, sweeps
+from mmsbgen.families.graph.generated import workload
+from mmsbgen.graph import Arcs
+from mmsbgen.kernels.build import build, release, traits_of, upload
+from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.render import render
+from mmsbgen.kernels.space import Traits, describe
+from tests.families.graph.shapes import arcs, shapes
+
+GRAPH = family("graph")
+PROBLEM = GRAPH.problem()
+GROUP = {"loop": "whole", "block_size": 8, "per_item": 1, "frontier": "queue", "walk": 0, "blocks_per_unit": 1}
+FUSED: dict[str, list[dict[str, Any]]] = {
+    "bfs": [
+        {"team": "item", "direction": "push", "block_size": 64},
+        {"team": "grid", "direction": "auto", "loop": "phases"},
+        {"team": "grid", "direction": "auto", "to_pull": 60},
+        {"team": "item", "direction": "pull"},
+    ],
+    "sssp": [
+        {"team": "grid", "width": 0, "block_size": 64},
+        {"team": "grid", "width": 1},
+        {"team": "item", "width": 4, "loop": "phases"},
+    ],
+    "cores": [{"team": "item", "block_size": 64}, {"team": "grid"}, {"team": "grid", "loop": "phases"}],
+    "pagerank": [{"sums": 1, "block_size": 64}, {"sums": 4}],
+}
+CUDA = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024, compute_units=132)
+
+
+def fused(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    rest = {"lanes": 1} if name == "pagerank" else {}
+    config = dict(GRAPH.kernel(name).default(PROBLEM, Traits("opencl", "cpu"))) | GROUP | rest | changes
+    return {key: value for key, value in config.items() if key in {axis.name for axis in GRAPH.kernel(name).space.axes}}
+
+
+def graphs() -> dict[str, Arcs]:
+    two_hubs = [(0, v) for v in range(2, 700)] + [(1, v) for v in range(300, 1000)]
+    loops = [(v, v) for v in range(0, 50, 7)] + [(v, v + 1) for v in range(49)] + [(3, 4)] * 5
+    return shapes() | {"two hubs": arcs(two_hubs, 1000), "loops": arcs(loops, 50)}
+
+
+def wrong(device: Device, name: str, config: Mapping[str, Any], those: Mapping[str, Arcs]) -> Iterator[str]:
+    """What a configuration gets wrong."""
+    spec = GRAPH.kernel(name)
+    bound = build(device, spec, PROBLEM, config)
+    for shape, graph in those.items():
+        if name == "cores":
+            graph = graph.both_ways if graph.directed else graph
+        given = workload(name, graph, PROBLEM, 0)
+        placed = upload(device, given)
+        bound.launch(given.count, placed).wait()
+        got = {key: device.download(placed[key]) for key in spec.written}
+        release(placed)
+        if (error := given.verify(got, config)) is not None:
+            yield f"{shape}, {describe(config)}: {error}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_loops_are_right_on_every_shape(
+    name: str, opencl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "HUB", 40)
+    for changes in FUSED[name]:
+        assert list(wrong(opencl_device, name, fused(name, changes), graphs())) == []
+
+
+@pytest.mark.slow
+def test_launches_of_few_rounds_go_on_where_the_last_ended(
+    pocl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = {shape: graphs()[shape] for shape in ("path", "hub on a path", "two hubs", "pieces", "clique")}
+    for most in (1, 3):
+        monkeypatch.setattr(fused_rounds, "MOST_ROUNDS", most)
+        monkeypatch.setattr(launched_rounds, "MOST_WORK", most)
+        monkeypatch.setattr(sweeps, "MOST_AT_ONCE", most * 1000)
+        for name, (first, *_) in FUSED.items():
+            assert list(wrong(pocl_device, name, fused(name, first), some)) == []
+            default = GRAPH.kernel(name).default(PROBLEM, traits_of(pocl_device.info))
+            assert list(wrong(pocl_device, name, default, some)) == []
+
+
+@pytest.mark.slow
+def test_lists_that_overflow_at_once(pocl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work-items keep 64 vertices before they write them out; here 1, 2 or 3."""
+    some = {shape: graphs()[shape] for shape in ("star", "clique", "two hubs", "loops", "one way")}
+    for room in (1, 2, 3):
+        for name in ("bfs", "sssp", "cores"):
+            spec = GRAPH.kernel(name)
+            small = replace(spec, variables=lambda *of, spec=spec, room=room: spec.variables(*of) | {"buffer": room})
+            monkeypatch.setitem(GRAPH.kernels, name, small)  # type: ignore[arg-type]
+            config = dict(spec.default(PROBLEM, Traits("opencl", "cpu", compute_units=64))) | {"walk": 0}
+            assert list(wrong(pocl_device, name, config, some)) == []
+            monkeypatch.setitem(GRAPH.kernels, name, spec)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_ctrl_c_between_launches_leaves_nothing_behind(pocl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = graphs()["path"]
+    plain = Arcs(path.offsets, path.targets, path.ids)
+    read, reads = Launches.read, []
+
+    def interrupted(self: Launches, name: str, rows: int | None = None) -> Any:
+        reads.append(name)
+        if len(reads) == 4:
+            raise KeyboardInterrupt
+        return read(self, name, rows)
+
+    monkeypatch.setattr(launched_rounds, "MOST_WORK", 100)
+    monkeypatch.setattr(Launches, "read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bfs(plain, 0, device=pocl_device.info.spec)
+    assert bfs(plain, 0, device=pocl_device.info.spec).values.tolist() == list(range(1000))
+    assert len(reads) > 10
+
+
+def test_more_blocks_than_are_resident_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launches(device: FakeDevice) -> Launches:
+        kernel = device.compile("void rounds(", ["rounds"]).kernel("rounds")
+        return Launches(device, {"rounds": kernel}, {"rounds": []}, {}, 1, (PROBLEM, {}, CUDA))
+
+    with FakeDevice() as device:
+        launches(device).launch_cooperative("rounds", 1, 64)
+        with pytest.raises(LaunchLimitError, match="264 blocks of 256 work-items.*holds 0 of them at once"):
+            launches(device).launch_cooperative("rounds", 264, 256)
+        monkeypatch.setattr(FakeKernel, "resident_blocks", lambda self, block: 132)
+        with pytest.raises(LaunchLimitError, match="fake device holds 132 of them at once; give fewer blocks"):
+            launches(device).launch_cooperative("rounds", 133, 256)
+        with pytest.raises(LaunchLimitError, match="blocks of fake device cannot wait for each other; launch one"):
+            launches(device).launch_cooperative("rounds", 132, 256)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"loop": "launches", "per_item": 64, "team": "grid"}, "only fused loops have it: team must be item"),
+        ({"block_size": 1}, "block_size must be at least 8"),
+        ({"blocks_per_unit": 2}, "groups of OpenCL cannot wait for each other"),
+        ({"team": "warp"}, "OpenCL 1.2 has no warps"),
+        ({"walk": 64}, "a group of OpenCL is always alone"),
+        ({"per_item": 4}, "per_item must be 1"),
+        ({"loop": "phases", "direction": "push"}, "loop must be whole"),
+        ({"visited": "bitmap"}, "visited must be state"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(changes: dict[str, Any], reason: str) -> None:
+    spec = GRAPH.kernel("bfs")
+    with pytest.raises(ConfigError, match=reason):
+        spec.space.check(fused("bfs", changes), PROBLEM, Traits("opencl", "cpu"))
+
+
+@pytest.mark.slow
+def test_fused_loops_compile_for_cuda() -> None:
+    for named in ("nvrtc", "nvcc"):
+        try:
+            compiler = find_compiler(named)  # type: ignore[arg-type]
+            break
+        except MissingDependencyError:
+            continue
+    else:
+        pytest.skip("neither NVRTC nor nvcc is here")
+    for name, changes in (
+        ("bfs", {"loop": "phases", "team": "warp", "blocks_per_unit": 8}),
+        ("bfs", {"team": "item", "visited": "state", "direction": "pull"}),
+        ("sssp", {"loop": "phases", "team": "item", "walk": 1024}),
+        ("cores", {"loop": "phases", "block_size": 1024}),
+        ("pagerank", {"lanes": 4, "blocks_per_unit": 1}),
+    ):
+        spec = GRAPH.kernel(name)
+        config = dict(spec.default(PROBLEM, CUDA)) | changes
+        compiled = compile_cuda(render(spec, PROBLEM, config, CUDA).text, "sm_90", compiler=compiler)
+        assert set(compiled.resources) == set(spec.entry_points(config))
+        assert [line for line in compiled.log.splitlines() if ": warning" in line] == []
