@@ -13,7 +13,7 @@ from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, pa
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 
-__all__ = ["GRAPH"]
+__all__ = ["GRAPH", "SIZES"]
 
 PARAMETERS = (
     Parameter("n", 317080, "vertices", minimum=1, maximum=2**32 - 2),
@@ -25,7 +25,8 @@ PARAMETERS = (
     Parameter("features", 16, "F, numbers of a vertex's row", minimum=1, maximum=MOST_FEATURES),
     Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published")),
 )
-_SIZES = ("n", "mean_degree", "largest_degree", "shape")
+#: Parameters on which no source depends.
+SIZES = ("n", "mean_degree", "largest_degree", "shape")
 
 
 def _workload(kernel: str, problem: Problem, seed: int) -> Workload:
@@ -38,7 +39,7 @@ def _given(kernel: str, *more: str, bytes_a_vertex: int = 12) -> dict[str, Any]:
         return n * (bytes_a_vertex + 4 * problem.integer("mean_degree"))
 
     return {
-        "parameters": (*_SIZES, *more),
+        "parameters": (*SIZES, *more),
         "traffic": traffic,
         "flops": lambda problem: problem.integer("n") * problem.integer("mean_degree"),
         "workload": partial(_workload, kernel),
