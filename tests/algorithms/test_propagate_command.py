@@ -99,8 +99,8 @@ def test_ranks_of_many_seeds(tmp_path: Path, pocl_device: Device) -> None:
     assert done.exit_code == 0
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == ["5"] * 3 + ["33,0"] * 3
-    for begin, given in ((0, {5: 1}), (3, {33: 1, 0: 1})):
-        exact = nx.pagerank(made, personalization=given, weight=None, tol=1e-12, max_iter=500)
+    for begin, start in ((0, {5: 1}), (3, {33: 1, 0: 1})):
+        exact = nx.pagerank(made, personalization=start, weight=None, tol=1e-12, max_iter=500)
         best = sorted(exact, key=lambda v: -exact[v])[:3]
         assert sorted(int(row[1]) for row in rows[begin : begin + 3]) == sorted(best)
         for _, name, score in rows[begin : begin + 3]:
