@@ -113,9 +113,9 @@ def _default(problem: Problem, traits: Traits) -> Config:
         "lanes": lanes,
         "vector_width": width,
         "chunks": chunks,
-        "rows_in_flight": 4 if gpu else 1,
+        "rows_in_flight": (8 if length >= 32 else 4) if gpu else 1,
         "per_team": 1 if gpu else 64,
-        "order": "degree" if gpu else "given",
+        "order": "given",
         "check_every": 4 if gpu else 1,
     }
 
