@@ -29,7 +29,7 @@ _LANES = Axis("lanes", (1, 2, 4, 8, 16, 32), "work-items that share a vertex, on
 _WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "features of a vector load and of the arithmetic")
 _CHUNKS = Axis("chunks", (1, 2, 4, 8), "vectors that a work-item sums up in one walk over the arcs")
 _ROWS = Axis("rows_in_flight", (1, 2, 4, 8), "rows of neighbours that are requested together")
-_PER_TEAM = Axis("per_team", (1, 4, 16, 64, 256), "vertices in a row that a team takes")
+_PER_TEAM = Axis("per_team", (1, 4, 16, 64, 256, 1024), "vertices in a row that a team takes")
 _ORDER = Axis("order", ("given", "degree"), "whether vertices come as they are numbered, or those of most arcs first")
 _CHECK = Axis("check_every", (1, 4, 16), "rounds after which the host reads how far rows moved")
 
@@ -146,7 +146,7 @@ def _shape(problem: Problem, config: Config, count: int, traits: Traits) -> Laun
 
 def _entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
     return {
-        "begin": (_SEED_OF, _SEEDS, *_STATE, _N),
+        "begin": (_SEED_OF, _SEEDS, *_STATE, _COUNTS, _N),
         "publish": (_OFFSETS, _TARGETS, *_STATE, _N, _STEP),
         "pull": (*_GIVEN, _READ, _ROW, _MOVED, _MARKED, _COUNTS, _N, _STEP, _ONLY, _LIMIT),
     }

@@ -135,6 +135,20 @@ def test_changes_alone_are_enough(graph: Arcs, pocl_device: Device) -> None:
     assert work[1] < 0.7 * work[0]
 
 
+def test_a_second_call_counts_anew(graph: Arcs, pocl_device: Device) -> None:
+    """More rounds than are counted side by side, in buffers that hold the state of a call before."""
+    bound = built(pocl_device, features=2, dtype="float32")
+    given, _, _ = walks(graph, 2, 1e-30, 70, changes=0)
+    placed = upload(pocl_device, given)
+    found = []
+    for _ in range(2):
+        bound.launch(given.count, placed).wait()
+        found.append(pocl_device.download(placed["settings"])[5:])
+    release(placed)
+    assert found[0][[0, 2]].tolist() == [70, 70]
+    assert np.array_equal(*found)
+
+
 def test_rounds_end_at_the_most_and_say_how_far_rows_still_move(graph: Arcs, opencl_device: Device) -> None:
     bound = built(opencl_device, features=2, dtype="float64")
     given, scale, start = walks(graph, 2, 1e-12, 7, changes=0, real=np.float64)
