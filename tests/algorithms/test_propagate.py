@@ -50,6 +50,7 @@ def one_hot(labels: Array) -> Array:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_harmonic_shares_solve_their_system(weighted: bool, opencl_device: Device) -> None:
     graph, labels = connected(700, weighted, 1), some_labels(700, 3, 40, 2)
@@ -80,6 +81,7 @@ def test_spread_shares_solve_their_system(weighted: bool, opencl_device: Device)
         assert found.shares == pytest.approx(exact, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_walks_from_many_seeds_solve_their_system(opencl_device: Device) -> None:
     on = opencl_device.info.spec
     graph, seeds = connected(300, True, 5), list(range(0, 300, 9))
@@ -107,6 +109,7 @@ def test_walks_on_arcs_are_those_of_networkx(opencl_device: Device) -> None:
         assert found.values[:, column] == pytest.approx([exact[v] for v in made], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_odd_graphs(opencl_device: Device) -> None:
     on = opencl_device.info.spec
     single = propagate(nx.empty_graph(1), {0: "a"}, device=on)
