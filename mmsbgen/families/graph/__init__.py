@@ -9,6 +9,7 @@ from mmsbgen.families.graph import generated
 from mmsbgen.families.graph.declare import BFS, CORES, SSSP
 from mmsbgen.families.graph.rounds import rounds_kernel
 from mmsbgen.families.graph.rows import MOST_FEATURES, propagate_kernel, row_length
+from mmsbgen.families.graph.rows_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
@@ -51,8 +52,9 @@ def _rows() -> dict[str, Any]:
     given = _given("propagate", "dtype", "weights", "features", "rule")
 
     def moved(problem: Problem) -> int:
-        # A row is read for each arc, and two are written or read for each vertex.
-        return problem.integer("n") * ((problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
+        # In a round a row is read for each arc, and two are written or read for each vertex.
+        a_round = problem.integer("n") * ((problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
+        return WORKLOAD_ROUNDS * a_round
 
     return given | {"traffic": moved, "flops": lambda problem: moved(problem) // 4}
 
@@ -77,7 +79,7 @@ GRAPH = KernelFamily(
             propagate_kernel(**_rows()),
         )
     },
-    row_bytes=lambda problem: 64,
+    row_bytes=lambda problem: 4 * row_length(int(problem.get("features", 16))),
     tuned=("bfs", "sssp", "cores", "pagerank", "components", "propagate"),
     inputs_refusal=generated.inputs_refusal,
     read=generated.read,

@@ -13,7 +13,7 @@ from mmsbgen.families.graph.rows import COUNTS, row_length
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.family import Expected, Judge
 
-__all__ = ["after_rounds", "matrix_in", "state_of_rows", "workload_of_rows"]
+__all__ = ["WORKLOAD_ROUNDS", "after_rounds", "matrix_in", "state_of_rows", "workload_of_rows"]
 
 Array = NDArray[Any]
 
