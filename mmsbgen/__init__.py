@@ -2,8 +2,8 @@
 
 The public names are imported when first used, so that importing the package loads no GPU library and takes no
 time: :class:`MMSB` is an estimator and :func:`detect` a function that find communities, :func:`update` follows a graph
-that changes, :func:`tune` finds configurations, :func:`open_store` opens the tuning database, :func:`render` prints a
-kernel's source.
+that changes, :class:`LabelPropagation` spreads known labels, :func:`tune` finds configurations, :func:`open_store`
+opens the tuning database, :func:`render` prints a kernel's source.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.detection.detect import Detection, detect
     from mmsbgen.detection.update import update
-    from mmsbgen.estimator import MMSB
+    from mmsbgen.estimator import MMSB, LabelPropagation
     from mmsbgen.kernels.render import render
     from mmsbgen.tuner.run.tune import tune
 
-__all__ = ["MMSB", "Detection", "__version__", "detect", "open_store", "render", "tune", "update"]
+__all__ = ["MMSB", "Detection", "LabelPropagation", "__version__", "detect", "open_store", "render", "tune", "update"]
 
 _PUBLIC = {
     "MMSB": "mmsbgen.estimator",
     "Detection": "mmsbgen.detection.detect",
+    "LabelPropagation": "mmsbgen.estimator",
     "detect": "mmsbgen.detection.detect",
     "open_store": "mmsbgen.db.store.tuning_store",
     "render": "mmsbgen.kernels.render",

@@ -1,7 +1,22 @@
-"""Algorithms on graphs from Python: ``bfs``, ``components``, ``cores``, ``pagerank`` and ``sssp``."""
+"""Algorithms on graphs from Python: one function for each."""
 
 from __future__ import annotations
 
 from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, bfs, components, cores, pagerank, sssp
+from mmsbgen.algorithms.known_labels import LabelWarning
+from mmsbgen.algorithms.label_shares import LabelShares, propagate
+from mmsbgen.algorithms.walks import personalized_pagerank
 
-__all__ = ["ConvergenceError", "VertexValues", "bfs", "components", "cores", "pagerank", "sssp"]
+__all__ = [
+    "ConvergenceError",
+    "LabelShares",
+    "LabelWarning",
+    "VertexValues",
+    "bfs",
+    "components",
+    "cores",
+    "pagerank",
+    "personalized_pagerank",
+    "propagate",
+    "sssp",
+]

@@ -114,7 +114,7 @@ def sssp(
     arcs = as_arcs(graph, directed=directed, weights=weights)
     if arcs.weights is None:
         raise InputError(f"{arcs.name} has no weights; give some, or use bfs, which counts arcs")
-    _check_weights(arcs, infinite=True)
+    check_weights(arcs, infinite=True)
     found = programs(device, database)
     (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, arcs.vertex(source), found.real), "dist")
     return VertexValues(arcs.ids, dist.astype(np.float64, copy=False))
@@ -206,7 +206,7 @@ def pagerank(
     arcs = as_arcs(graph, directed=directed, weights=weights)
     if arcs.n_vertices == 0:
         return VertexValues(arcs.ids, np.zeros(0), rounds=0)
-    _check_weights(arcs)
+    check_weights(arcs)
     vectors = [
         _vector(arcs, name, given)
         for name, given in (("personalization", personalization), ("dangling", dangling), ("nstart", nstart))
@@ -246,7 +246,8 @@ def _vector(arcs: Arcs, name: str, given: Mapping[Any, float] | None) -> NDArray
     return vector
 
 
-def _check_weights(arcs: Arcs, *, infinite: bool = False) -> None:
+def check_weights(arcs: Arcs, *, infinite: bool = False) -> None:
+    """Raise :class:`InputError` for a weight that is negative, NaN or, unless ``infinite``, infinite."""
     if arcs.weights is None:
         return
     bad = ~(arcs.weights >= 0) | (np.isinf(arcs.weights) & (not infinite))

@@ -12,18 +12,22 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.backends import Buffer, open_device
+from mmsbgen.backends import open_device
 from mmsbgen.base.progress import stage
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.families.graph import GRAPH
+from mmsbgen.families.graph import GRAPH, SIZES
 from mmsbgen.families.graph.generated import features
-from mmsbgen.families.graph.inputs import SCRATCH, graph_array
+from mmsbgen.families.graph.inputs import GRAPH_ARRAYS, SCRATCH, graph_array
+from mmsbgen.families.graph.rows import row_length
 from mmsbgen.graph.arcs import Arcs
-from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.runtime import ChosenKernel, Runtime, look_up
 
 __all__ = ["Programs", "programs"]
+
+#: Arrays of an undirected graph that are equal to others.
+_SAME = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}
 
 
 class Programs:
@@ -56,7 +60,7 @@ class Programs:
         """
         with self._lock, stage(f"running {name} on {arcs.name}"):
             placed = self._placed.setdefault(arcs, {})
-            kernel = self._kernel(name, arcs)
+            kernel = self._kernel(name, arcs, self.real)
             values = placed.setdefault((name, "state"), {})
             for key, value in state.items():
                 if not isinstance(value, np.ndarray):
@@ -65,30 +69,59 @@ class Programs:
                     values[key] = self.device.upload(value)
                 elif key not in SCRATCH:
                     self.device.write(values[key], value)
-            for argument in kernel.spec.arguments:
-                if argument.name not in state:
-                    values[argument.name] = self._graph_array(argument.name, arcs, placed)
+            self._place(kernel, arcs, values, self.real)
             kernel.launch(arcs.n_vertices, values)
             return [self.device.download(values[result]) for result in results]
 
-    def _graph_array(self, name: str, arcs: Arcs, placed: dict[Any, Any]) -> Buffer:
-        """The buffer of one of the graph's arrays; equal ones of an undirected graph are one."""
-        if not arcs.directed:
-            name = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}.get(name, name)
-        if name not in placed:
-            placed[name] = self.device.upload(graph_array(arcs, name, self.real))
-        return placed[name]  # type: ignore[no-any-return]
+    def run_rows(self, arcs: Arcs, state: dict[str, Any], features: int, rule: str, real: Any) -> list[NDArray[Any]]:
+        """Run rounds over rows of ``features`` numbers of type ``real``, which are on the device only meanwhile.
 
-    def _kernel(self, name: str, arcs: Arcs) -> ChosenKernel:
+        Args:
+            arcs: The graph; its arrays stay on the device as long as it is in use.
+            state: The arguments by name, without the graph and the rows.
+            features: F, the length of a row.
+            rule: As the problem parameter of that name.
+            real: Type of the rows and weights.
+
+        Returns:
+            The rows ``[N, F]``, and ``settings``.
+        """
+        with self._lock, stage(f"running propagate on {arcs.name}"), contextlib.ExitStack() as held:
+            length = row_length(features)  # one build serves all rows that are stored alike
+            kernel = self._kernel("propagate", arcs, real, features=length, rule=rule)
+            shape = arcs.n_vertices, length
+            values: dict[str, Any] = {}
+            for name in ("sent", "row"):
+                values[name] = held.enter_context(self.device.alloc(shape, real))
+            for name, array in state.items():
+                values[name] = held.enter_context(self.device.upload(array))
+            self._place(kernel, arcs, values, real)
+            kernel.launch(arcs.n_vertices, values)
+            return [self.device.download(values["row"])[:, :features], self.device.download(values["settings"])]
+
+    def _place(self, kernel: ChosenKernel, arcs: Arcs, values: dict[str, Any], real: Any) -> None:
+        """Add the graph's arrays that a kernel takes to its arguments; equal ones of an undirected graph are one."""
+        placed = self._placed.setdefault(arcs, {})
+        for name in (argument.name for argument in kernel.spec.arguments):
+            if name not in GRAPH_ARRAYS:
+                continue
+            array = name if arcs.directed else _SAME.get(name, name)
+            key = (array, np.dtype(real).name) if array.endswith("weights") else array
+            if key not in placed:
+                placed[key] = self.device.upload(graph_array(arcs, array, real))
+            values[name] = placed[key]
+
+    def _kernel(self, name: str, arcs: Arcs, real: Any, **more: Value) -> ChosenKernel:
         """The program in its best configuration; the same source serves all graphs."""
         weights = "none" if arcs.weights is None else "real"
-        problem = GRAPH.problem(**features(arcs), dtype=np.dtype(self.real).name, weights=weights)
+        problem = GRAPH.problem(**features(arcs), dtype=np.dtype(real).name, weights=weights, **more)
         problem = problem.only(GRAPH.kernel(name).parameters)
         if (name, problem) not in self._chosen:
             index = self.runtime.index
             assert index is not None
             found = look_up(index, self.device.info, GRAPH, name, problem)
-            key = (name, problem.get("weights"), *sorted(found.config.items()))
+            sized = (value for key, value in problem.items() if key not in SIZES)
+            key = (name, *sized, *sorted(found.config.items()))
             if key not in self._built:
                 self._built[key] = self.runtime.kernel(name, problem)
             self._chosen[name, problem] = self._built[key]

@@ -20,6 +20,7 @@ _COMMANDS = {
     "devices": LazyCommand("mmsbgen.cli.devices:devices", "List the devices that kernels can run on."),
     "doctor": LazyCommand("mmsbgen.cli.doctor:doctor", "Check what mmsbgen needs on this machine, and say what to do."),
     "evaluate": LazyCommand("mmsbgen.cli.runs.evaluate:evaluate", "Compare communities with known ones."),
+    "propagate": LazyCommand("mmsbgen.cli.graph.propagate:propagate", "Spread known labels of vertices to all others."),
     "render": LazyCommand("mmsbgen.cli.render:render", "Print the source of a kernel."),
     "graph": LazyCommand("mmsbgen.cli.graph.commands:graph", "Run graph algorithms: searches, components, PageRank."),
     "mf": LazyCommand("mmsbgen.cli.mf.commands:mf", "Factorise ratings: fit, predict, recommend."),

@@ -1,7 +1,8 @@
-"""The model as a scikit-learn style estimator."""
+"""The model, and label propagation, as scikit-learn style estimators."""
 
 from __future__ import annotations
 
+from mmsbgen.estimator.label_propagation import LabelPropagation
 from mmsbgen.estimator.mmsb import MMSB, InterruptedFit
 
-__all__ = ["MMSB", "InterruptedFit"]
+__all__ = ["MMSB", "InterruptedFit", "LabelPropagation"]

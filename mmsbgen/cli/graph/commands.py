@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import MmsbgenGroup
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from mmsbgen.algorithms import VertexValues
     from mmsbgen.graph import Arcs
 
+#: Seeds of one run, which bounds its memory.
+_SEEDS_AT_ONCE = 64
 _SOURCE = click.option("--source", metavar="ID", required=True, help="The vertex that paths begin at.")
 
 
@@ -119,6 +122,46 @@ def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: floa
         done(found, f"{found.rounds} rounds, the largest rank is {found.values.max(initial=0):.6g}", repr)
 
 
+@_algorithm(
+    "rank",
+    "Personalised PageRank of many seeds at once: for each, the vertices that walks from it visit most. Lines have the "
+    "seed, an id and its score.",
+    click.option(
+        "--seeds", type=NamedPath(dir_okay=False), required=True, help="A seed a line: an id, or several to begin at."
+    ),
+    click.option("--top", type=click.IntRange(1), default=100, show_default=True, help="Vertices of each seed."),
+    click.option("--alpha", type=float, default=0.85, show_default=True, help="Probability that a walk goes on."),
+    click.option(
+        "--tolerance",
+        type=float,
+        default=1e-6,
+        show_default=True,
+        help="Largest change at the end of a score over the vertex's links (of a score, if directed).",
+    ),
+)
+def rank(graph: Path, seeds: Path, top: int, alpha: float, tolerance: float, **given: Any) -> None:
+    import numpy as np
+
+    from mmsbgen import algorithms
+    from mmsbgen.algorithms.known_labels import lines_of_ids
+
+    with _run(graph, given) as (arcs, on, done):
+        lines = lines_of_ids(seeds)
+        if not lines:
+            raise InputError(f"{seeds} has no seed; give an id a line")
+        rows, rounds = [], 0
+        for first in range(0, len(lines), _SEEDS_AT_ONCE):
+            part = lines[first : first + _SEEDS_AT_ONCE]
+            found = algorithms.personalized_pagerank(arcs, part, alpha=alpha, tolerance=tolerance, **on)
+            rounds = max(rounds, found.rounds or 0)
+            for line, scores in zip(part, found.values.T, strict=True):
+                best = np.argsort(-scores, kind="stable")[:top]
+                best = best[scores[best] > 0]
+                names, values = found.ids[best].tolist(), scores[best].tolist()
+                rows += [f"{','.join(line)}\t{name}\t{value:.6g}\n" for name, value in zip(names, values, strict=True)]
+        done("".join(rows), f"{len(lines)} seeds, {rounds} rounds")
+
+
 @contextmanager
 def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Iterator[tuple[Arcs, dict[str, Any], Any]]:
     """Read the graph; yields it, the options of devices, and what writes the result and sums it up."""
@@ -128,9 +171,9 @@ def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Itera
     arcs = as_arcs(source, directed=given["directed"], weights=weights, columns=reading_of(given).columns)
     begin = time.perf_counter()
 
-    def done(found: VertexValues, summary: str, text: Callable[[Any], str]) -> None:
+    def done(found: VertexValues | str, summary: str, text: Callable[[Any], str] = str) -> None:
         seconds = time.perf_counter() - begin
-        _write(found, given["out"], text)
+        _write(found if isinstance(found, str) else _lines(found, text), given["out"])
         if not is_quiet(click.get_current_context()):
             where = f"{given['out']}: " if given["out"] else ""
             size = f"{arcs.n_vertices} vertices, {arcs.n_arcs} arcs"
@@ -139,11 +182,14 @@ def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Itera
     yield arcs, {name: given[name] for name in ("device", "database")}, done
 
 
-def _write(found: VertexValues, out: Path | None, text: Callable[[Any], str]) -> None:
+def _lines(found: VertexValues, text: Callable[[Any], str]) -> str:
+    rows = zip(found.ids.tolist(), found.values.tolist(), strict=True)
+    return "".join(f"{name}\t{text(value)}\n" for name, value in rows)
+
+
+def _write(content: str, out: Path | None) -> None:
     from mmsbgen.base.atomic_files import published
 
-    rows = zip(found.ids.tolist(), found.values.tolist(), strict=True)
-    content = "".join(f"{name}\t{text(value)}\n" for name, value in rows)
     if out is None:
         click.echo(shown(content), nl=False)
         return

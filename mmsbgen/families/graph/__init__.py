@@ -8,11 +8,13 @@ from typing import Any
 from mmsbgen.families.graph import generated
 from mmsbgen.families.graph.declare import BFS, CORES, SSSP
 from mmsbgen.families.graph.rounds import rounds_kernel
+from mmsbgen.families.graph.rows import MOST_FEATURES, propagate_kernel, row_length
+from mmsbgen.families.graph.rows_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 
-__all__ = ["GRAPH"]
+__all__ = ["GRAPH", "SIZES"]
 
 PARAMETERS = (
     Parameter("n", 317080, "vertices", minimum=1, maximum=2**32 - 2),
@@ -20,9 +22,12 @@ PARAMETERS = (
     Parameter("largest_degree", 343, "largest degree", maximum=2**32 - 1, soft=True, weight=0.25),
     Parameter("shape", "power-law", "kind of the generated graph", choices=generated.SHAPES, soft=True),
     Parameter("dtype", "float64", "type of weights, distances and ranks", choices=("float32", "float64")),
-    Parameter("weights", "none", "whether PageRank reads weights", choices=("none", "real")),
+    Parameter("weights", "none", "whether PageRank and propagate read weights", choices=("none", "real")),
+    Parameter("features", 16, "F, numbers of a vertex's row", minimum=1, maximum=MOST_FEATURES),
+    Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published")),
 )
-_SIZES = ("n", "mean_degree", "largest_degree", "shape")
+#: Parameters on which no source depends.
+SIZES = ("n", "mean_degree", "largest_degree", "shape")
 
 
 def _workload(kernel: str, problem: Problem, seed: int) -> Workload:
@@ -35,12 +40,27 @@ def _given(kernel: str, *more: str, bytes_a_vertex: int = 12) -> dict[str, Any]:
         return n * (bytes_a_vertex + 4 * problem.integer("mean_degree"))
 
     return {
-        "parameters": (*_SIZES, *more),
+        "parameters": (*SIZES, *more),
         "traffic": traffic,
         "flops": lambda problem: problem.integer("n") * problem.integer("mean_degree"),
         "workload": partial(_workload, kernel),
         "check_problem": lambda problem: problem.replace(n=700, mean_degree=6),
     }
+
+
+def _rows() -> dict[str, Any]:
+    given = _given("propagate", "dtype", "weights", "features", "rule")
+
+    def moved(problem: Problem) -> int:
+        # In a round a row is read for each arc, and two are written or read for each vertex.
+        a_round = problem.integer("n") * ((problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
+        return WORKLOAD_ROUNDS * a_round
+
+    return given | {"traffic": moved, "flops": lambda problem: moved(problem) // 4}
+
+
+def _row_bytes(problem: Problem) -> int:
+    return row_length(problem.integer("features")) * (8 if problem["dtype"] == "float64" else 4)
 
 
 GRAPH = KernelFamily(
@@ -56,10 +76,11 @@ GRAPH = KernelFamily(
             components_kernel(**_given("components")),
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
             pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60)),
+            propagate_kernel(**_rows()),
         )
     },
-    row_bytes=lambda problem: 64,
-    tuned=("bfs", "sssp", "cores", "pagerank", "components"),
+    row_bytes=lambda problem: 4 * row_length(int(problem.get("features", 16))),
+    tuned=("bfs", "sssp", "cores", "pagerank", "components", "propagate"),
     inputs_refusal=generated.inputs_refusal,
     read=generated.read,
 )

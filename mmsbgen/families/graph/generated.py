@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph import inputs, reference
 from mmsbgen.families.graph.declare import NONE
+from mmsbgen.families.graph.rows_inputs import workload_of_rows
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
@@ -108,7 +109,10 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     elif not weighted and arcs.weights is not None:
         arcs = Arcs(arcs.offsets, arcs.targets, arcs.ids, None, arcs.directed)
     source = int(np.argmax(arcs.degrees))
-    arguments, judge = _ARGUMENTS[kernel](arcs, source, real)
+    if kernel == "propagate":
+        arguments, judge = workload_of_rows(arcs, real, problem.integer("features"), problem["rule"] == "published")
+    else:
+        arguments, judge = _ARGUMENTS[kernel](arcs, source, real)
     return Workload(inputs.of_graph(arcs, real) | arguments, arcs.n_vertices, judge, repeats="restored")
 
 

@@ -11,6 +11,7 @@ from mmsbgen.families.graph.declare import NONE
 from mmsbgen.graph.arcs import Arcs
 
 __all__ = [
+    "GRAPH_ARRAYS",
     "SCRATCH",
     "graph_array",
     "of_graph",
@@ -30,12 +31,13 @@ SCRATCH = frozenset({"next", "visited", "kept_next", "share_next", "slots", "par
 COUNTS = 192
 #: Arcs in from which on PageRank cuts those of a vertex into parts, and the parts.
 HUB, PARTS = 4096, 64
-_OF_GRAPH = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights")
+#: Arrays that hold the graph.
+GRAPH_ARRAYS = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights")
 
 
 def of_graph(arcs: Arcs, real: Any) -> Inputs:
     """The arrays that hold the graph, which no kernel changes."""
-    return {name: graph_array(arcs, name, real) for name in _OF_GRAPH}
+    return {name: graph_array(arcs, name, real) for name in GRAPH_ARRAYS}
 
 
 def graph_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:

@@ -1,0 +1,129 @@
+"""Random walks that begin again at given vertices: personalised PageRank of many seeds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, check_weights
+from mmsbgen.algorithms.row_rounds import by_vertex, relative, run_rounds, totals
+from mmsbgen.base.errors import InputError
+from mmsbgen.families.graph.rows import MOST_FEATURES
+from mmsbgen.graph.arc_sources import as_arcs
+from mmsbgen.graph.arcs import Arcs
+
+__all__ = ["personalized_pagerank"]
+
+
+def personalized_pagerank(
+    graph: Any,
+    seeds: Sequence[Any],
+    *,
+    alpha: float = 0.85,
+    tolerance: float = 1e-6,
+    max_rounds: int = 1000,
+    weights: str | None = None,
+    directed: bool = False,
+    device: str | None = None,
+    database: str | Path | None = None,
+) -> VertexValues:
+    """PageRank of walks that begin again at a seed, for many seeds in one run.
+
+    Column f solves ``x = alpha P x + (1 - alpha) y``: y is seed f, P moves a walk along an arc out of its vertex.
+    Walks that meet a vertex without arcs out begin again.  It is ``networkx.pagerank`` with that personalisation.
+
+    Args:
+        graph: Any graph that :func:`mmsbgen.graph.as_arcs` takes.
+        seeds: At most 1024; each an id, a list of ids of equal weight, or a mapping of ids to weights.
+        alpha: The probability that a walk goes on, above 0 and below 1.
+        tolerance: Rounds end when no score changes by more, over the weight of the vertex's arcs out if the graph is
+            undirected.  Scores of undirected graphs are then within alpha / (1 - alpha) times that of the solution.
+        max_rounds: Most rounds.
+        weights: The attribute that holds weights, as for :func:`mmsbgen.graph.as_arcs`.
+        directed: As for :func:`mmsbgen.algorithms.bfs`.
+        device: As for :func:`mmsbgen.algorithms.bfs`.
+        database: As for :func:`mmsbgen.algorithms.bfs`.
+
+    Returns:
+        Scores ``[N, F]`` whose columns sum to 1 up to the tolerance, and the rounds.
+
+    Raises:
+        InputError: For unknown ids, no seed, values outside their range, and weights that are negative or not finite.
+        ConvergenceError: If ``max_rounds`` rounds are not enough.
+    """
+    if not 0 < alpha < 1:
+        raise InputError(f"alpha={alpha}: give a probability above 0 and below 1")
+    arcs = as_arcs(graph, directed=directed, weights=weights)
+    check_weights(arcs)
+    vertices, rows = _restarts(arcs, seeds)
+    total = totals(arcs)
+    if arcs.directed:
+        arcs_in, units = _by_source(arcs, total), np.ones(arcs.n_vertices)
+        scale = np.full(arcs.n_vertices, alpha)
+    else:
+        # Scores over the weight of a vertex obey x = alpha D^-1 W x + (1 - alpha) y / D.
+        arcs_in, units = by_vertex(arcs, total), np.where(total > 0, total, 1.0)
+        scale = np.where(total > 0, alpha, 0.0)
+    rows = (1 - alpha) * rows / units[vertices][:, None]
+    found = run_rounds(
+        arcs_in,
+        scale,
+        vertices,
+        rows,
+        rule="seeded",
+        largest=float(rows.max()) / (1 - alpha),
+        tolerance=tolerance,
+        max_rounds=max_rounds,
+        changes=True,
+        device=device,
+        database=database,
+    )
+    if not found.converged:
+        raise ConvergenceError(
+            f"scores on {arcs.name} still change by {found.residual:.3g} after {found.rounds} rounds, and "
+            f"{tolerance:.3g} was asked for: allow more rounds by max_rounds, or a larger tolerance"
+        )
+    scores = found.rows * units[:, None]
+    # Walks that end at vertices without arcs begin again: the solution is in proportion.
+    ending = total == 0
+    lost = np.full(len(seeds), ending.any()) if arcs.directed else (rows[ending[vertices]] > 0).any(axis=0)
+    scores[:, lost] /= scores[:, lost].sum(axis=0)
+    return VertexValues(arcs.ids, scores, rounds=found.rounds)
+
+
+def _by_source(arcs: Arcs, total: NDArray[np.float64]) -> Arcs:
+    """The directed graph with weights whose sum over the arcs out of a vertex is 1, and which all arcs have."""
+    each = np.ones(arcs.n_arcs) if arcs.weights is None else relative(arcs)
+    out = total[arcs.sources]
+    return Arcs(
+        arcs.offsets,
+        arcs.targets,
+        arcs.ids,
+        np.divide(each, out, out=np.zeros(arcs.n_arcs), where=out > 0),
+        arcs.directed,
+        arcs.name,
+    )
+
+
+def _restarts(arcs: Arcs, seeds: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The vertices where walks begin again ``[S]``, and their weights by seed ``[S, F]``, whose columns sum to 1."""
+    if not 0 < len(seeds) <= MOST_FEATURES:
+        raise InputError(f"{len(seeds)} seeds: give 1 to {MOST_FEATURES}")
+    entries: list[tuple[int, int, float]] = []
+    for number, seed in enumerate(seeds):
+        given = seed if isinstance(seed, Mapping) else dict.fromkeys(seed if isinstance(seed, list) else [seed], 1.0)
+        entries += [(arcs.vertex(name), number, float(weight)) for name, weight in given.items()]
+    vertices, place = np.unique([v for v, _, _ in entries], return_inverse=True)
+    rows: NDArray[np.float64] = np.zeros((vertices.size, len(seeds)))
+    for at, (_, number, weight) in zip(place.tolist(), entries, strict=True):
+        rows[at, number] += weight
+    sums = rows.sum(axis=0)
+    bad = ~((sums > 0) & np.isfinite(sums)) | (rows < 0).any(axis=0)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InputError(f"seed {seeds[at]!r}: its weights must have a positive finite sum, and none be negative")
+    return vertices, rows / sums

@@ -1,0 +1,128 @@
+"""``mmsbgen propagate``: spreads known labels of some vertices to all others."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
+from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
+from mmsbgen.cli.shared.parameter_types import NamedPath
+
+if TYPE_CHECKING:
+    from mmsbgen.algorithms import LabelShares
+    from mmsbgen.graph import Arcs, Graph
+
+
+@click.command(
+    cls=GuidedCommand,
+    help="Spread the known labels of some vertices of GRAPH to all others. Prints a line for each vertex, with its id, "
+    "its label and the label's share; with -o writes all shares.",
+)
+@click.argument("graph", type=NamedPath())
+@click.option(
+    "--labels",
+    type=NamedPath(dir_okay=False),
+    required=True,
+    help="Lines `id label [share]`, or a community a line; plain or .gz.",
+)
+@click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for results, as detect writes them.")
+@click.option(
+    "--rule",
+    type=click.Choice(["harmonic", "spread", "published"]),
+    default="harmonic",
+    show_default=True,
+    help="harmonic holds known labels, spread may change them; published does not hold them and is for comparisons.",
+)
+@click.option(
+    "--alpha",
+    type=float,
+    default=0.85,
+    show_default=True,
+    help="Weight of neighbours in spread and published; less suits graphs of many links a vertex.",
+)
+@click.option("--tolerance", type=float, default=1e-3, show_default=True, help="Largest change of a share at the end.")
+@click.option("--weighted", is_flag=True, help="The third column of GRAPH, or a matrix's entries, are weights.")
+@expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds."))
+@shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
+@expert(shared_option("database", "Tuning database: a path or URL."))
+@expert(click.option("--overwrite", is_flag=True, help="Replace files of others too."))
+@json_option("Print the run record instead of lines or a summary.")
+@log_options
+@click.pass_context
+def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | None, **given: Any) -> None:
+    """Run the rounds; print lines, or write a folder."""
+    from mmsbgen.algorithms import propagate as spread
+    from mmsbgen.export.label_folder import label_record, write_label_folder
+    from mmsbgen.sampler.saved.result_folder import keep_foreign
+
+    if out is not None and not given["overwrite"]:
+        keep_foreign(out)
+    read, arcs = _read(Path("/dev/stdin") if str(graph) == "-" else graph, given["weighted"])
+    options = {name: given[name] for name in ("rule", "alpha", "tolerance", "max_rounds")}
+    begin = time.perf_counter()
+    found = spread(arcs, labels, **options, device=given["device"], database=given["database"])
+    seconds = time.perf_counter() - begin
+    named = {"labels": str(labels), "weighted": given["weighted"]}
+    record = label_record(found, read, options | named, seconds)
+    if out is not None:
+        record = write_label_folder(out, found, read, record)
+    if given["as_json"]:
+        click.echo(json.dumps(record, indent=2, allow_nan=False))
+    elif out is None:
+        click.echo(shown(_lines(found)), nl=False)
+    if not is_quiet(context) and not given["as_json"]:
+        _tell(found, record, out)
+
+
+def _read(file: Path, weighted: bool) -> tuple[Graph, Arcs]:
+    """The graph's links, and its arcs with their weights."""
+    import numpy as np
+
+    from mmsbgen.graph import as_arcs, as_graph
+    from mmsbgen.graph.graph import build_graph
+
+    if not weighted:
+        graph = as_graph(file)
+        return graph, as_arcs(graph)
+    arcs = as_arcs(file, weights="weight")
+    once = arcs.sources < arcs.targets
+    first, second = (ends[once].astype(np.int64) for ends in (arcs.sources, arcs.targets))
+    graph = build_graph(first, second, arcs.ids, name=arcs.name, directed=False, file=str(file))
+    return graph, arcs
+
+
+def _lines(found: LabelShares) -> str:
+    from mmsbgen.base.id_text import canonical_word
+
+    shares = found.shares.max(axis=1).tolist()
+    unreached = set(found.unreached.tolist())
+    rows = enumerate(zip(found.ids.tolist(), found.labels.tolist(), shares, strict=True))
+    return "".join(
+        f"{canonical_word(name)}\t{'' if at in unreached else canonical_word(label)}\t{share:.6g}\n"
+        for at, (name, label, share) in rows
+    )
+
+
+def _tell(found: LabelShares, record: dict[str, Any], out: Path | None) -> None:
+    from mmsbgen.base.id_text import plural
+    from mmsbgen.sampler.saved.result_folder import FILES
+
+    n, missing = len(found.ids), record["unreached"]
+    told = [
+        f"{plural(found.classes.size, 'label')} of {plural(found.known.size, 'vertex', 'vertices')} spread to "
+        f"{n - missing['count']} of {n} in {plural(found.rounds, 'round')} ({record['seconds']:.2f} s).",
+        record["convergence"]["text"],
+    ]
+    if missing["count"]:
+        some = ", ".join(missing["such_as"][:3])
+        told.append(f"No label reached {plural(missing['count'], 'vertex', 'vertices')}, such as {some}.")
+    if out is not None:
+        told.append(f"Written to {out}: {', '.join(reversed(FILES))}.")
+    click.echo(shown("\n".join(told)), err=True)

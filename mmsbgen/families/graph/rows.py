@@ -1,0 +1,212 @@
+"""Rounds over rows of F numbers a vertex: shares of labels that neighbours pass on, and walks from many vertices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.graph.rounds import BLOCK, BLOCKS, real_of
+from mmsbgen.kernels.dialect import dialect
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+
+__all__ = ["COUNTS", "MOST_FEATURES", "SETTINGS", "propagate_kernel", "row_length"]
+
+MOST_FEATURES = 1024
+#: Places of ``settings``: the tolerance, the most rounds; the share of arcs below which only changes are sent is one in
+#: ``CHANGES`` (0: never); all arcs, and those out of seeds; then the rounds, the last change, and passes over all arcs.
+TOLERANCE, MOST_ROUNDS, CHANGES, ARCS, SEED_ARCS, ROUNDS, CHANGE, PASSES = range(8)
+SETTINGS = {"rounds": ROUNDS, "change": CHANGE, "passes": PASSES}
+#: Shape of ``counts``, and places in one of its rows, as in the template.
+COUNTS = (64, 4)
+_CHANGE, _MOVED_ARCS, _READ_ARCS = range(3)
+
+_LANES = Axis("lanes", (1, 2, 4, 8, 16, 32), "work-items that share a vertex, on consecutive parts of its row")
+_WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "features of a vector load and of the arithmetic")
+_CHUNKS = Axis("chunks", (1, 2, 4, 8), "vectors that a work-item sums up in one walk over the arcs")
+_ROWS = Axis("rows_in_flight", (1, 2, 4, 8), "rows of neighbours that are requested together")
+_PER_TEAM = Axis("per_team", (1, 4, 16, 64, 256, 1024), "vertices in a row that a team takes")
+_ORDER = Axis("order", ("given", "degree"), "whether vertices come as they are numbered, or those of most arcs first")
+_CHECK = Axis("check_every", (1, 4, 16), "rounds after which the host reads how far rows moved")
+
+#: Most vectors in registers of a work-item: sums of one walk, for each row in flight.
+_UNROLLED = 32
+
+_OFFSETS = Argument("offsets", "u32", "in", "[n + 1] first arc of each vertex")
+_TARGETS = Argument("targets", "u32", "in", "[A] vertex that each arc leads to")
+_IN_OFFSETS = Argument("in_offsets", "u32", "in", "[n + 1] first arc into each vertex")
+_SOURCES = Argument("sources", "u32", "in", "[A] vertex that each of them comes from")
+_IN_WEIGHTS = Argument("in_weights", "real", "in", "[A] weight of each arc in; [1] without weights")
+_SCALE = Argument("scale", "real", "in", "[n] factor of the sum of a vertex; 0: its arcs are not read")
+_SEED_OF = Argument("seed_of", "u32", "in", "[n] row of seeds that a vertex adds; NONE for none")
+_SEEDS = Argument("seeds", "real", "in", "[S, LD] rows of the seeds")
+_ORDERED = Argument("order", "u32", "in", "[n] vertices by falling number of arcs in")
+_SENT = Argument("sent", "real", "inout", "[n, LD] rows as other vertices know them")
+_ROW = Argument("row", "real", "inout", "[n, LD] rows")
+_MOVED = Argument("moved", "u32", "inout", "[n] last round that moved a vertex by more than the tolerance")
+_MARKED = Argument("marked", "u32", "inout", "[n] last round that a vertex was marked for")
+_COUNTS = Argument("counts", "u32", "inout", "[64, 4] change, arcs of what moved and arcs read, by round")
+_SETTINGS = Argument("settings", "double", "inout", "[8] what decides the end, and what came of it")
+_N = Argument("n", "u32", "scalar", "vertices")
+_STEP = Argument("step", "u32", "scalar", "this round")
+_ONLY = Argument("only_marked", "u32", "scalar", "whether only marked vertices get new rows")
+_LIMIT = Argument("tolerance", "real", "scalar", "largest change that others need not know of")
+
+_STATE = (_SENT, _ROW, _MOVED, _MARKED)
+_GIVEN = (_OFFSETS, _IN_OFFSETS, _SOURCES, _IN_WEIGHTS, _SCALE, _SEED_OF, _SEEDS, _ORDERED)
+#: Rows that a launch only reads go through the cache for constants.
+_READ = Argument("sent", "real", "in", _SENT.doc)
+
+
+def row_length(features: int) -> int:
+    """LD, the length of a stored row: a power of two up to 16, then a multiple of 16."""
+    return 1 << (features - 1).bit_length() if features <= 16 else -(-features // 16) * 16
+
+
+def _vectors(config: Config, problem: Problem) -> int:
+    return row_length(problem.integer("features")) // int(config["vector_width"])
+
+
+def _width(config: Config, problem: Problem, traits: Traits) -> str | None:
+    width, length = int(config["vector_width"]), row_length(problem.integer("features"))
+    if width > length:
+        return f"a row has {length} numbers"
+    if width > dialect(traits.dialect).max_vector_width or (width > 4 and traits.kind != "cpu"):
+        return f"{traits.dialect} on this kind of device has vectors of up to 4 elements"
+    return None
+
+
+def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
+    lanes, block = int(config["lanes"]), int(config["block_size"])
+    if block % lanes:
+        return f"a block of {block} is not a whole number of teams of {lanes}"
+    if lanes > 1 and lanes // 2 >= _vectors(config, problem):
+        return f"{lanes} work-items for a row of {_vectors(config, problem)} vectors: half of them would idle"
+    if lanes > 1 and problem["rule"] == "published":
+        return "one work-item normalises a row of rule=published"
+    return None
+
+
+def _chunks(config: Config, problem: Problem, traits: Traits) -> str | None:
+    chunks, lanes = int(config["chunks"]), int(config["lanes"])
+    if chunks > 1 and chunks // 2 * lanes >= _vectors(config, problem):
+        return f"{lanes} work-items have a row of {_vectors(config, problem)} vectors in fewer chunks"
+    if chunks * int(config["rows_in_flight"]) > _UNROLLED:
+        return f"chunks times rows in flight may be {_UNROLLED}"
+    return None
+
+
+def _default(problem: Problem, traits: Traits) -> Config:
+    length = row_length(problem.integer("features"))
+    gpu = traits.kind == "gpu"
+    width = min(length, 4 if gpu else 16)
+    lanes = min(32, 1 << (length // width - 1).bit_length()) if gpu and problem["rule"] != "published" else 1
+    chunks = 1 if gpu else 8
+    while chunks > 1 and chunks // 2 * lanes >= length // width:
+        chunks //= 2
+    return {
+        "block_size": 256 if gpu else 1,
+        "lanes": lanes,
+        "vector_width": width,
+        "chunks": chunks,
+        "rows_in_flight": (8 if length >= 32 else 4) if gpu else 1,
+        "per_team": 1 if gpu else 64,
+        "order": "given",
+        "check_every": 4 if gpu else 1,
+    }
+
+
+def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    width, lanes = int(config["vector_width"]), int(config["lanes"])
+    size = 8 if problem["dtype"] == "float64" else 4
+    return {
+        "real": real_of(problem),
+        "W": width,
+        "T": lanes,
+        "teams": int(config["block_size"]) // lanes,
+        "alignment": min(16, width * size),
+        "row_vectors": _vectors(config, problem),
+        "chunks": int(config["chunks"]),
+        "rows": int(config["rows_in_flight"]),
+        "per_team": int(config["per_team"]),
+        "weighted": problem["weights"] == "real",
+        "published": problem["rule"] == "published",
+        "by_degree": config["order"] == "degree",
+    }
+
+
+def _shape(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    block = int(config["block_size"])
+    return Launch(max(1, -(-count // (block // int(config["lanes"]) * int(config["per_team"])))), block)
+
+
+def _entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
+    return {
+        "begin": (_SEED_OF, _SEEDS, *_STATE, _COUNTS, _N),
+        "publish": (_OFFSETS, _TARGETS, *_STATE, _N, _STEP),
+        "pull": (*_GIVEN, _READ, _ROW, _MOVED, _MARKED, _COUNTS, _N, _STEP, _ONLY, _LIMIT),
+    }
+
+
+def _rounds(on: Launches) -> None:
+    """Rounds until no number moves by more than the tolerance in a round over all vertices.
+
+    Where few arcs lead out of what moved, only that is sent, and only rows that it reaches are made again.  A vertex
+    reads ``sent`` of others, never what they have not sent, so that changes below the tolerance add up until they are
+    sent.
+    """
+    settings = on.read("settings")
+    tolerance, most, changes, arcs, moving = settings[: SEED_ARCS + 1].tolist()
+    real = np.float64 if real_of(on.problem) == "double" else np.float32
+    n, limit = np.uint32(on.count), real(tolerance)
+    grid, block = _shape(on.problem, on.config, on.count, on.traits).shape
+    every = int(on.config["check_every"])
+    on.launch("begin", grid, block, n=n)
+    step, read, work, change, refresh = 0, 0, 0, np.inf, False
+    while step < most:
+        driven = bool(changes) and moving * changes < arcs and not refresh
+        for _ in range(min(every, int(most) - step)):
+            if driven:
+                on.launch("publish", grid, block, n=n, step=np.uint32(step))
+            else:
+                on.swap("sent", "row")
+            step += 1
+            on.launch("pull", grid, block, n=n, step=np.uint32(step), only_marked=np.uint32(driven), tolerance=limit)
+        counts = on.read("counts")
+        rows = counts[np.arange(read + 1, step + 1) % COUNTS[0]]
+        read, work = step, work + int(rows[:, _READ_ARCS].sum(dtype=np.uint64))
+        change, moving = float(rows[-1:, _CHANGE].copy().view(np.float32)[0]), int(rows[-1, _MOVED_ARCS])
+        refresh = not change > limit
+        if refresh and not driven:
+            break
+    settings[[ROUNDS, CHANGE, PASSES]] = step, change, work / max(1.0, arcs)
+    on.write("settings", settings)
+
+
+def propagate_kernel(**given: Any) -> KernelSpec:
+    """Rows that are sums of neighbours' rows, round after round.
+
+    ``rule=seeded``: ``x_v = scale_v sum_u w_uv x_u + seed_v`` (harmonic functions, label spreading, restart walks).
+    ``rule=published``: ``x_v = normalise(scale_v a / |a| + (1 - scale_v) x_v)``, ``a = sum_u w_uv x_u``, as the paper
+    prints it (Zhu and Ghahramani 2002, without clamping).
+    """
+    return KernelSpec(
+        name="propagate",
+        template="graph/rows.jinja",
+        doc="rows of F numbers that neighbours pass on: labels, walks from many vertices",
+        arguments=(*_GIVEN, *_STATE, _COUNTS, _TARGETS, _SETTINGS),
+        space=Space(
+            (_LANES, _WIDTH, BLOCK, _CHUNKS, _ROWS, _PER_TEAM, _ORDER, _CHECK),
+            (BLOCKS, Constraint("vector_width", _width), Constraint("lanes", _lanes), Constraint("chunks", _chunks)),
+        ),
+        default=_default,
+        variables=_variables,
+        launch=_shape,
+        entries=_entries,
+        program=_rounds,
+        **given,
+    )

@@ -1,0 +1,112 @@
+"""``mmsbgen propagate`` and ``mmsbgen graph rank``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from mmsbgen.backends import Device
+from mmsbgen.cli import main
+from mmsbgen.export.run_folder import read_run
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, [*map(str, words), "--device", "pocl"])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Two triangles with a link between them, and a link apart."""
+    (tmp_path / "g.txt").write_text("a b\nb c\nc a\nc d\nd e\ne f\nf d\nx y\n")
+    return tmp_path / "g.txt"
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    (tmp_path / "labels.tsv").write_text("a\tred\nf\tblue\n")
+    return tmp_path / "labels.tsv"
+
+
+def test_a_line_for_each_vertex(file: Path, labels: Path, pocl_device: Device) -> None:
+    done = run("propagate", file, "--labels", labels, "--tolerance", "1e-7")
+    assert done.exit_code == 0
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[:2] for row in rows] == [
+        *([v, "red"] for v in "abc"),
+        *([v, "blue"] for v in "def"),
+        ["x", ""],
+        ["y", ""],
+    ]
+    # Red's potential: a = 1, b and c between it and d.
+    assert float(rows[2][2]) == pytest.approx(5 / 7, abs=1e-5)
+    assert "2 labels of 2 vertices spread to 6 of 8 in" in done.stderr
+    assert "at most the tolerance" in done.stderr
+    assert "No label reached 2 vertices, such as x, y." in done.stderr
+
+
+def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Path, pocl_device: Device) -> None:
+    out = tmp_path / "out"
+    done = run("propagate", file, "--labels", labels, "--tolerance", "1e-7", "-o", out)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "Written to" in done.stderr
+    found, record = read_run(out)
+    assert [[found.ids[v] for v in one] for one in found.cover.members] == [list("cdef"), list("abcd")]
+    assert record["labels"] == ["blue", "red"]
+    assert record["convergence"]["converged"]
+    assert record["unreached"] == {"count": 2, "such_as": ["x", "y"]}
+    assert found.memberships.dense()[:6].sum(axis=1) == pytest.approx(np.ones(6), abs=1e-6)
+    assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / "out.csv")]).exit_code == 0
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "communities.txt").write_text("keep\n")
+    done = run("propagate", file, "--labels", labels, "-o", tmp_path / "mine")
+    assert done.exit_code == 2
+    assert "is not of a run of mmsbgen" in done.stderr
+    assert (tmp_path / "mine" / "communities.txt").read_text() == "keep\n"
+
+
+def test_weights_of_the_third_column(tmp_path: Path, labels: Path, pocl_device: Device) -> None:
+    (tmp_path / "w.txt").write_text("a m 1\nm f 3\n")
+    done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted", "--json")
+    assert json.loads(done.stdout)["graph"]["links"] == 2
+    done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted", "-q")
+    assert done.stdout.splitlines()[2] == "m\tblue\t0.75"
+    assert done.stderr == ""
+    (tmp_path / "w.txt").write_text("a m 1\nm f -3\n")
+    done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted")
+    assert done.exit_code == 2
+    assert "the weight from 'f' to 'm' is -3.0; give finite ones of 0 or more" in done.stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test_rounds_that_run_out_end_with_a_warning(file: Path, labels: Path, pocl_device: Device) -> None:
+    done = run("propagate", file, "--labels", labels, "--tolerance", "1e-9", "--max-rounds", "3")
+    assert done.exit_code == 0
+    assert "more than the tolerance: allow more rounds" in done.stderr
+    assert "shares still change by" in done.stderr
+
+
+def test_ranks_of_many_seeds(tmp_path: Path, pocl_device: Device) -> None:
+    made = nx.karate_club_graph()
+    (tmp_path / "k.txt").write_text("".join(f"{u} {v}\n" for u, v in made.edges))
+    (tmp_path / "seeds.txt").write_text("# seeds\n5\n33 0\n")
+    given = ("graph", "rank", tmp_path / "k.txt", "--seeds", tmp_path / "seeds.txt")
+    done = run(*given, "--top", "3", "--tolerance", "1e-9")
+    assert done.exit_code == 0
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["5"] * 3 + ["33,0"] * 3
+    for begin, start in ((0, {5: 1}), (3, {33: 1, 0: 1})):
+        exact = nx.pagerank(made, personalization=start, weight=None, tol=1e-12, max_iter=500)
+        best = sorted(exact, key=lambda v: -exact[v])[:3]
+        assert sorted(int(row[1]) for row in rows[begin : begin + 3]) == sorted(best)
+        for _, name, score in rows[begin : begin + 3]:
+            assert float(score) == pytest.approx(exact[int(name)], abs=1e-5)
+    assert "2 seeds" in done.stderr
+    (tmp_path / "seeds.txt").write_text("99\n")
+    done = run(*given)
+    assert done.exit_code == 2
+    assert "'99' is no vertex of" in done.stderr
