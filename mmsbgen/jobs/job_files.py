@@ -1,7 +1,7 @@
 """Files of jobs: what they are made of, and how they are read.
 
-:mod:`mmsbgen.jobs.folder_files` keeps them beside a database that is a file, :mod:`mmsbgen.jobs.table_files` on a server,
-whose workers may share no folder.
+:mod:`mmsbgen.jobs.folder_files` keeps them beside a database that is a file, :mod:`mmsbgen.jobs.table_files` in the
+database of a server, whose workers may share no folder.
 """
 
 from __future__ import annotations

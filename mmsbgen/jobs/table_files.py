@@ -25,9 +25,7 @@ class TableFiles:
     @contextlib.contextmanager
     def staged(self, sources: Mapping[str, Source]) -> Iterator[dict[str, StagedFile]]:
         """The sources themselves."""
-        yield {
-            checked_name(name): StagedFile(source, told_of(read_parts(source))) for name, source in sources.items()
-        }
+        yield {checked_name(name): StagedFile(source, told_of(read_parts(source))) for name, source in sources.items()}
 
     def put(self, connection: Connection, job: int, uuid: str, area: str, files: Mapping[str, StagedFile]) -> None:
         """Insert the parts."""
