@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from pathlib import Path
@@ -386,13 +385,3 @@ def test_a_job_that_is_tried_again_keeps_its_input_files(queue: Queue) -> None:
     queue.fail(taken(queue), "it died", retry=True)
     queue.release(taken(queue))
     assert b"".join(queue.read(id, "input", "graph")) == b"1 2"
-
-
-@pytest.mark.slow
-def test_jobs_that_come_and_go_leave_no_large_file(tmp_path: Path) -> None:
-    graph = os.urandom(9_600_000)
-    with open_store(tmp_path / "jobs.sqlite3") as store:
-        queue = Queue(store)
-        for _ in range(5):
-            queue.cancel(queue.submit("detect", {}, inputs={"graph": graph}))
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 20
