@@ -50,10 +50,14 @@ SLOW = {
 }
 LONG = {"kernel": "block_links", "backend": "cuda", "axis": "vector_width=8"}
 RUN = """
-import sys, mmsbgen
+import sys
+from pathlib import Path
+from mmsbgen.detection.detect import Request, perform
+from mmsbgen.graph import load_edge_list
 graph, out, resume = sys.argv[1:]
-options = {"resume": resume} if resume else {"n_communities": 6, "iterations": 9000, "mini_batch": "random-node"}
-mmsbgen.detect(graph, **options, device="pocl", out=out, checkpoint_seconds=0.3)
+options = {} if resume else {"n_communities": 6, "iterations": 6000, "mini_batch": "random-node"}
+files = {"out": Path(out), "resume": Path(resume) if resume else None}
+perform(load_edge_list(Path(graph)), Request(options, device="pocl", checkpoint_seconds=0.3, **files))
 """
 MIB = 1 << 20
 Found = Iterator[tuple[str, bool]]
@@ -159,14 +163,16 @@ def bombs(folder: Path, share: float) -> Found:
 def kills(folder: Path, share: float) -> Found:
     """Runs that are killed at random moments and resumed end with the bits of one that was not."""
     rng, same, killed, names = random.Random(0), 0, 0, ["communities.txt", "memberships.npz"]
+    begin = time.monotonic()
     subprocess.run([sys.executable, "-c", RUN, GRAPH, folder / "straight", ""], check=True)
+    seconds = time.monotonic() - begin
     count = max(1, int(14 * share))
     for number in range(count):
         out, kept = folder / f"killed-{number}", ""
         for _ in range(30):
             process = subprocess.Popen([sys.executable, "-c", RUN, GRAPH, out, kept])
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(rng.uniform(2, 6))
+                process.wait(rng.uniform(0.4, 1.0) * seconds)
             if process.poll() is not None:
                 break
             process.kill()
