@@ -39,7 +39,7 @@ class FolderFiles:
     """The files in the folder ``DATABASE.jobs``, which only its owner can read."""
 
     def __init__(self, database: Database, path: Path) -> None:
-        self._database = database
+        self._database, self._path = database, path
         self._folder = path.with_name(f"{path.name}.jobs")
 
     @contextlib.contextmanager
@@ -118,6 +118,7 @@ class FolderFiles:
     def _copy(self, source: Source) -> Iterator[StagedFile]:
         with self._explained():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._refuse_others()
             path = self._folder / f"{_NEW}{secrets.token_hex(8)}"
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -131,6 +132,12 @@ class FolderFiles:
         finally:
             path.unlink(missing_ok=True)
             os.close(descriptor)
+
+    def _refuse_others(self) -> None:
+        """Raise ``StoreError`` for a folder, or a link to one, that another user has put there."""
+        known = {0, os.geteuid(), self._path.stat().st_uid if self._path.exists() else 0}
+        if {self._folder.lstat().st_uid, self._folder.stat().st_uid} - known:
+            raise StoreError(f"the folder {self._folder} belongs to another user: remove it, or move the database")
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -57,6 +57,20 @@ def test_they_are_their_owner_s_and_go_with_the_job(database: Path) -> None:
     assert database.stat().st_size < 400_000
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("link", [False, True])
+def test_a_folder_of_another_user_gets_no_graph(database: Path, link: bool) -> None:
+    planted, folder = database.with_name("planted"), database.with_name("t.sqlite3.jobs")
+    (planted if link else folder).mkdir()
+    os.chown(planted if link else folder, 12345, 12345)
+    if link:
+        folder.symlink_to(planted)
+    with open_store(str(database)) as store:
+        with pytest.raises(StoreError, match=r"t\.sqlite3\.jobs belongs to another user"):
+            Queue(store).submit("detect", {}, inputs={"graph": b"1 2"})
+        assert (files(database), Queue(store).list()) == ([], [])
+
+
 def test_a_graph_that_is_also_a_result_is_kept_once(database: Path) -> None:
     with open_store(str(database)) as store:
         queue = Queue(store)
