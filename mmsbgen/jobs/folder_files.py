@@ -25,7 +25,7 @@ from sqlalchemy import Connection, select
 from mmsbgen.base.atomic_files import remove_unlocked
 from mmsbgen.db.store.connect import Database
 from mmsbgen.db.store.schema import JobRow
-from mmsbgen.db.store.store_errors import StoreError
+from mmsbgen.db.store.store_errors import StoreError, damaged
 from mmsbgen.jobs.job_files import Source, StagedFile, checked_name, chunks, read_parts, told_of
 from mmsbgen.jobs.job_records import ENDED
 
@@ -68,7 +68,10 @@ class FolderFiles:
 
     def parts(self, job: int, uuid: str, area: str, name: str, told: Mapping[str, Any]) -> Iterator[bytes]:
         """The file's parts; it can be read to its end though it is removed meanwhile."""
-        with self._explained(), (self._folder / uuid / told["sha256"]).open("rb") as file:
+        digest = str(told["sha256"])
+        if not (_OF_JOB.fullmatch(uuid) and _DIGEST.fullmatch(digest)):
+            raise damaged(str(self._path), f"the job {uuid:.40} has a file of digest {digest:.40}")
+        with self._explained(), (self._folder / uuid / digest).open("rb") as file:
             yield from chunks(file)
 
     def stored(self) -> int:

@@ -24,7 +24,8 @@ from mmsbgen.db.store.store_errors import StoreError
 PART_BYTES = 1 << 20
 Source = Path | bytes | BinaryIO
 """What a file is made of: another file, its bytes, or an open file that can be read again from its start."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Names of files."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class JobFiles(Protocol):
 
 def checked_name(name: str) -> str:
     """``name``; raises ``InputError`` if it cannot be the name of a job's file."""
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot be the name of a job's file: use letters, digits, dots and dashes")
     return name
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -12,10 +15,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
+from mmsbgen.db.store.schema import JobRow
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.jobs import LeaseLostError, Queue
+from mmsbgen.jobs import LeaseLostError, Queue, UnknownJobError
 from tests.db.test_migrate import restore
 from tests.jobs.conftest import Clock
 
@@ -185,3 +190,44 @@ def test_files_in_a_database_of_before_are_moved_beside_it(url: str) -> None:
             assert len(files(Path(url))) == 4
             rows = store.database.read(lambda c: c.exec_driver_sql("SELECT count(*) FROM job_files").scalar())
             assert rows == 0
+
+
+def test_names_in_a_database_of_others_lead_nowhere(database: Path, tmp_path: Path) -> None:
+    with open_store(str(database)) as store:
+        queue = Queue(store)
+        id = queue.submit("detect", {}, inputs={"graph": b"1 2"})
+        (told,) = queue.get(id).inputs.values()
+        store.database.write(lambda c: c.execute(update(JobRow).values(inputs={"../x": told})))
+        with pytest.raises(UnknownJobError, match="has no input file"):
+            queue.save(id, "input", "../x", tmp_path / "jobs" / "../x")
+    restore(str(tmp_path / "old.sqlite3"), "0004")
+    with contextlib.closing(sqlite3.connect(tmp_path / "old.sqlite3")) as connection, connection:
+        connection.execute("UPDATE jobs SET outputs = '[1]'")
+    with pytest.raises(StoreError, match="is damaged"):
+        open_store(str(tmp_path / "old.sqlite3"))
+
+
+@pytest.mark.parametrize(("column", "value"), [("inputs", "../../stolen"), ("uuid", "../../stolen")])
+def test_a_database_of_others_names_no_other_files(tmp_path: Path, column: str, value: str) -> None:
+    database = tmp_path / "deep" / "t.sqlite3"
+    database.parent.mkdir()
+    (tmp_path / "stolen").write_bytes(b"a secret")
+    with open_store(str(database)) as store:
+        id = Queue(store).submit("detect", {}, inputs={"graph": b"1 2"})
+    told = {"graph": {"bytes": 8, "sha256": value}} if column == "inputs" else value
+    with open_store(str(database)) as store:
+        store.database.write(lambda c: c.execute(update(JobRow).values({column: told})))
+        if column == "inputs":
+            with pytest.raises(StoreError, match="is damaged"):
+                list(Queue(store).read(id, "input", "graph"))
+        else:
+            Queue(store).sweep()
+    old = tmp_path / "deep" / "old.sqlite3"
+    restore(str(old), "0004")
+    with contextlib.closing(sqlite3.connect(old)) as connection, connection:
+        said = json.dumps({"graph": {"bytes": 16, "sha256": value}}) if column == "inputs" else value
+        connection.execute(f"UPDATE jobs SET {column} = ? WHERE id = 2", (said,))
+    with pytest.raises(StoreError, match="is damaged"):
+        open_store(str(old))
+    assert (tmp_path / "stolen").read_bytes() == b"a secret"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "stolen"]

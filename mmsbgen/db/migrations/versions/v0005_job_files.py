@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from mmsbgen.base.progress import stage
-from mmsbgen.db.store.store_errors import StoreError
+from mmsbgen.db.store.store_errors import StoreError, damaged
 
 revision = "0005"
 down_revision = "0004"
@@ -34,14 +35,19 @@ def upgrade() -> None:
             for job in jobs:
                 for area, told in (("input", job.inputs), ("checkpoint", job.checkpoint), ("output", job.outputs)):
                     for name, entry in json.loads(told or "{}").items():
-                        _move(connection, folder / job.uuid, {"job": job.id, "area": area, "name": name}, entry)
+                        _move(connection, folder, str(job.uuid), {"job": job.id, "area": area, "name": name}, entry)
     except OSError as error:
         raise StoreError(f"the files of jobs cannot be moved to {folder}: {error.strerror or error}") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise damaged(database.file, f"the files of a job cannot be read: {error!r:.200}") from error
     connection.exec_driver_sql("DELETE FROM job_files")
 
 
-def _move(connection: sa.Connection, folder: Path, which: dict[str, object], entry: dict[str, Any]) -> None:
-    digest = entry["sha256"]
+def _move(connection: sa.Connection, jobs: Path, uuid: str, which: dict[str, object], entry: dict[str, Any]) -> None:
+    digest, folder = str(entry["sha256"]), jobs / uuid
+    # They become names of files, and the database may be of others.
+    if not (re.fullmatch("[0-9a-f]{32}", uuid) and re.fullmatch("[0-9a-f]{64}", digest)):
+        raise damaged(jobs.stem, f"the job {uuid:.40} has a file of digest {digest:.40}")
     parts = connection.execute(sa.text(f"SELECT part {_PARTS} ORDER BY part"), which).scalars().all()
     if entry["bytes"] and not parts:  # an input of a job that has ended
         return
