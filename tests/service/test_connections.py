@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
+from fastapi import HTTPException
 from uvicorn.server import ServerState
 
-from mmsbgen.service.http import bounded_protocol
+from mmsbgen.service.http import bounded_protocol, middleware
 from mmsbgen.service.http.bounded_protocol import bounded
 from tests.service.running import Service, serving
 
@@ -101,6 +102,24 @@ def test_headers_have_a_deadline_however_slowly_they_come(monkeypatch: pytest.Mo
     assert b" 200 " in body, "a body has another deadline"
     assert second.count(b" 200 ") == 1, "the headers of a second request too"
     assert [answer.count(b" 200 ") for answer in crowd] == [1, 1, 1, 0], "of one address three are allowed"
+
+
+def test_bodies_have_a_deadline_however_slowly_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def byte() -> dict[str, Any]:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def read() -> None:
+        nonlocal got
+        receive = middleware._bounded(byte, 1 << 20)
+        while True:
+            got += len((await receive())["body"])
+
+    got = 0
+    monkeypatch.setattr(middleware, "_BODY_SECONDS", 0.3)
+    with pytest.raises(HTTPException, match=r"did not come in 0\.3 s"):
+        asyncio.run(read())
+    assert 1 < got <= 15
 
 
 @pytest.mark.parametrize("header", [b"", b"Expect: 100-continue\r\n"])
