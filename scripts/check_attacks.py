@@ -162,7 +162,7 @@ def bombs(folder: Path, share: float) -> Found:
 
 def kills(folder: Path, share: float) -> Found:
     """Runs that are killed at random moments and resumed end with the bits of one that was not."""
-    rng, same, killed, names = random.Random(0), 0, 0, ["communities.txt", "memberships.npz"]
+    rng, same, killed, left, names = random.Random(0), 0, 0, list[str](), ["communities.txt", "memberships.npz"]
     begin = time.monotonic()
     subprocess.run([sys.executable, "-c", RUN, GRAPH, folder / "straight", ""], check=True)
     seconds = time.monotonic() - begin
@@ -180,8 +180,9 @@ def kills(folder: Path, share: float) -> Found:
             killed += 1
             kept = str(out) if (out / "checkpoint.npz").exists() else ""
         equal, _, _ = filecmp.cmpfiles(folder / "straight", out, names, shallow=False)
-        same += len(equal) == len(names) and not [path for path in out.glob(".*") if path.is_file()]
-    yield f"{count} runs killed {killed} times: {same} with the same bits and nothing left over", same == count
+        same += len(equal) == len(names)
+        left += [path.name for path in out.glob(".*") if path.is_file()]
+    yield f"{count} runs killed {killed} times: {same} with the same bits, left over {left}", same == count
 
 
 def damage(folder: Path, share: float) -> Found:
