@@ -39,8 +39,8 @@ class FolderFiles:
     """The files in the folder ``DATABASE.jobs``, which only its owner can read."""
 
     def __init__(self, database: Database, path: Path) -> None:
-        self._database, self._path = database, path
-        self._folder = path.with_name(f"{path.name}.jobs")
+        self._database, self._path = database, path.resolve()  # as SQLite does with the files beside it
+        self._folder = self._path.with_name(f"{self._path.name}.jobs")
 
     @contextlib.contextmanager
     def staged(self, sources: Mapping[str, Source]) -> Iterator[dict[str, StagedFile]]:

@@ -62,6 +62,20 @@ def test_they_are_their_owner_s_and_go_with_the_job(database: Path) -> None:
     assert database.stat().st_size < 400_000
 
 
+def test_a_link_to_the_database_leads_to_its_files(database: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(database)
+    restore(str(database), "0004")
+    with open_store(str(link)) as store:
+        queue = Queue(store)
+        moved, made = queue.list()[-1].id, queue.submit("detect", {}, inputs={"graph": b"1 2"})
+    assert not link.with_name("link.jobs").exists()
+    with open_store(str(database)) as store:
+        queue = Queue(store)
+        assert b"".join(queue.read(made, "input", "graph")) == b"1 2"
+        assert b"".join(queue.read(moved, "output", "graph")) == b"1 2\n2 3\n1 3\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("link", [False, True])
 def test_a_folder_of_another_user_gets_no_graph(database: Path, link: bool) -> None:
