@@ -19,7 +19,6 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError, MmsbgenError
-from mmsbgen.base.id_text import is_formula
 from mmsbgen.cli.shared.console import shown
 
 #: The exit code of a command that Ctrl-C has ended.
@@ -237,6 +236,8 @@ def seconds(value: float | None) -> str:
 
 
 def _cell(value: Any) -> Any:
+    from mmsbgen.base.id_text import is_formula
+
     if value is None:
         return ""
     if isinstance(value, str):
