@@ -155,10 +155,10 @@ def _remove_abandoned(path: Path) -> None:
         for entry in found:
             if form.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
-                    _remove_unlocked(entry)
+                    remove_unlocked(entry)
 
 
-def _remove_unlocked(entry: os.DirEntry[str]) -> None:
+def remove_unlocked(entry: os.DirEntry[str]) -> None:
     """Remove a regular file that is not locked and was not changed lately; raises OSError if it is locked."""
     # A process locks its file just after it has made it.
     if time.time() - entry.stat(follow_symlinks=False).st_mtime < _ABANDONED_S:

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+#: First characters of what spreadsheets take for formulas.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.I)
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 
@@ -56,3 +59,8 @@ def plain(value: object, limit: int = 40) -> str:
 def plural(count: int, word: str, many: str = "") -> str:
     """A count with its noun: ``1 link``, ``2 links``; ``many`` is an irregular plural."""
     return f"{count} {word if count == 1 else many or word + 's'}"
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would take a cell for a formula; numbers are none."""
+    return text[:1] in _FORMULAS and _NUMBER.fullmatch(text) is None

@@ -1,4 +1,8 @@
-"""Files of jobs, stored as parts in a table. A worker needs no other storage."""
+"""Files of jobs: what they are made of, and how they are read.
+
+:mod:`mmsbgen.jobs.folder_files` keeps them beside a database that is a file, :mod:`mmsbgen.jobs.table_files` in the
+database of a server, whose workers may share no folder.
+"""
 
 from __future__ import annotations
 
@@ -6,57 +10,70 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection
 
 from mmsbgen.base.atomic_files import published
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.store.schema import JobFileRow
 from mmsbgen.db.store.store_errors import StoreError
 
 PART_BYTES = 1 << 20
 Source = Path | bytes | BinaryIO
 """What a file is made of: another file, its bytes, or an open file that can be read again from its start."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Names of files."""
 
 
-def described(sources: Mapping[str, Source]) -> dict[str, dict[str, Any]]:
-    """Size and SHA-256 of every file, by name.  Raises ``InputError`` for an odd name or a file that cannot be read."""
-    found = {}
-    for name, source in sources.items():
-        if not _NAME.fullmatch(name):
-            raise InputError(f"{name!r} cannot be the name of a job's file: use letters, digits, dots and dashes")
-        digest, size = hashlib.sha256(), 0
-        for part in _parts(source):
-            digest.update(part)
-            size += len(part)
-        found[name] = {"bytes": size, "sha256": digest.hexdigest()}
-    return found
+@dataclass(frozen=True)
+class StagedFile:
+    """A file that is ready to be stored: its source, or a temporary copy, with its size and digest."""
+
+    source: Source
+    told: dict[str, Any]
 
 
-def put(connection: Connection, job: int, area: str, sources: Mapping[str, Source]) -> None:
-    """Replace the files of one area."""
-    connection.execute(delete(JobFileRow).where(JobFileRow.job_id == job, JobFileRow.area == area))
-    for name, source in sources.items():
-        for number, part in enumerate(_parts(source)):
-            row = {"job_id": job, "area": area, "name": name, "part": number, "data": part}
-            connection.execute(insert(JobFileRow), [row])
+class JobFiles(Protocol):
+    """Where the files of all jobs of a database are.  All methods may raise ``StoreError``."""
+
+    def staged(self, sources: Mapping[str, Source]) -> AbstractContextManager[dict[str, StagedFile]]:
+        """Files, by name, that :meth:`put` may store while the block runs.
+
+        Raises ``InputError`` for an odd name, or a source that cannot be read.
+        """
+
+    def put(self, connection: Connection, job: int, uuid: str, area: str, files: Mapping[str, StagedFile]) -> None:
+        """Replace the files of one area, in the transaction that writes them into the job's row."""
+
+    def parts(self, job: int, uuid: str, area: str, name: str, told: Mapping[str, Any]) -> Iterator[bytes]:
+        """A file in parts of at most :data:`PART_BYTES`."""
+
+    def stored(self) -> int:
+        """Bytes of all files of all jobs."""
+
+    def tidy(self, uuids: Iterable[str] | None = None) -> None:
+        """Remove what no row names: of some jobs, or of all."""
 
 
-def stored(connection: Connection) -> int:
-    """Bytes of all files of all jobs."""
-    return int(connection.execute(select(func.sum(func.length(JobFileRow.data)))).scalar() or 0)
+def checked_name(name: str) -> str:
+    """``name``; raises ``InputError`` if it cannot be the name of a job's file."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"{name!r} cannot be the name of a job's file: use letters, digits, dots and dashes")
+    return name
 
 
-def read_part(job: int, area: str, name: str, part: int, connection: Connection) -> bytes | None:
-    """A part of a file; None after the last one."""
-    query = select(JobFileRow.data).where(
-        JobFileRow.job_id == job, JobFileRow.area == area, JobFileRow.name == name, JobFileRow.part == part
-    )
-    found = connection.execute(query).scalar()
-    return None if found is None else bytes(found)
+def told_of(parts: Iterable[bytes], write: Callable[[bytes], Any] | None = None) -> dict[str, Any]:
+    """Size and SHA-256 of a file, each part of which is given to ``write``."""
+    digest, size = hashlib.sha256(), 0
+    for part in parts:
+        digest.update(part)
+        size += len(part)
+        if write is not None:
+            write(part)
+    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 def save(parts: Iterable[bytes], digest: str, path: Path, each: Callable[[], None] | None = None) -> None:
@@ -72,24 +89,24 @@ def save(parts: Iterable[bytes], digest: str, path: Path, each: Callable[[], Non
             if each is not None:
                 each()
         if check.hexdigest() != digest:
-            raise StoreError(
-                f"the file {path.name} of a job is damaged in the database: its digest is not the stored one"
-            )
+            raise StoreError(f"the stored file {path.name} of a job is damaged: its digest is not that of its row")
 
 
-def _parts(source: Source) -> Iterator[bytes]:
+def read_parts(source: Source) -> Iterator[bytes]:
+    """The parts of a source.  Raises ``InputError`` if it cannot be read."""
     try:
         if isinstance(source, Path):
             with source.open("rb") as opened:
-                yield from _chunks(opened)
+                yield from chunks(opened)
         else:
-            yield from _chunks(io.BytesIO(source) if isinstance(source, bytes) else source)
+            yield from chunks(io.BytesIO(source) if isinstance(source, bytes) else source)
     except OSError as error:
         name = source if isinstance(source, Path) else "what was given"
         raise InputError(f"{name} cannot be read: {error.strerror or error}") from error
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
+def chunks(file: BinaryIO) -> Iterator[bytes]:
+    """The parts of an open file, from its start."""
     file.seek(0)
     while part := file.read(PART_BYTES):
         yield part

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, Select, insert, select
 from mmsbgen.db.records.canonical_json import canonical_json, utc_timestamp
 from mmsbgen.db.store.schema import JobEventRow, JobRow
 from mmsbgen.jobs.job_errors import LeaseLostError, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.job_files import NAME
 from mmsbgen.jobs.job_records import AREAS, ENDED, Job, Lease
 
 _MARGIN_S = 1.0
@@ -65,15 +66,15 @@ def row_of(connection: Connection, id: str) -> Row[Any]:
     return row
 
 
-def file_of(connection: Connection, id: str, area: str, name: str) -> tuple[int, dict[str, Any]]:
-    """The id of a job and the entry of one of its files; raises :class:`UnknownJobError`."""
+def file_of(connection: Connection, id: str, area: str, name: str) -> tuple[Row[Any], dict[str, Any]]:
+    """The row of a job and the entry of one of its files; raises :class:`UnknownJobError`."""
     row = row_of(connection, id)
     column = {"input": row.inputs, "checkpoint": row.checkpoint, "output": row.outputs}
-    if area not in AREAS or name not in (column[area] or {}):
+    if area not in AREAS or name not in (column[area] or {}) or not NAME.fullmatch(name):
         raise UnknownJobError(f"the job {row.uuid} has no {area} file {name!r}")
     if area == "input" and row.state in ENDED:
         raise UnknownJobError(f"the job {row.uuid} has ended: its input files are not kept")
-    return row.id, column[area][name]
+    return row, column[area][name]
 
 
 def too_far_ahead(connection: Connection, now: str) -> dict[int, str]:

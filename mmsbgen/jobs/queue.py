@@ -5,7 +5,7 @@ Libraries for this serve one kind of server, or need a broker; the few rules are
 * A job is ``queued``, ``running`` under a lease, or has ended as ``done``, ``failed`` or ``cancelled``.
 * Whoever claims a job adds one to its ``attempt``.  Every write under a lease names the attempt and touches nothing
   when the job has another, or runs no more: so a worker that was thought dead cannot disturb the one after it.
-* Files of an attempt are stored in the transaction that ends the job, so that no mixture is ever seen.
+* Files of an attempt become the job's in the transaction that ends it, so that no mixture is ever seen.
 * An attempt whose process died or met an error that may pass counts as lost.  After ``max_losses`` of them the job
   fails, as it may be what kills them.
 * An attempt whose lease ran out is lost with its worker, which was killed, or its machine.  That tells little of the
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +29,12 @@ from mmsbgen.db.records.canonical_json import json_object, storable_text, utc_no
 from mmsbgen.db.records.tuning_records import DeviceRecord
 from mmsbgen.db.store.connect import Database
 from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
+from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.jobs import job_files
+from mmsbgen.jobs.folder_files import FolderFiles
 from mmsbgen.jobs.job_ends import end, lost, requeue
-from mmsbgen.jobs.job_files import Source
+from mmsbgen.jobs.job_files import JobFiles, Source, StagedFile
 from mmsbgen.jobs.job_records import ENDED, KINDS, STATES, Job, JobEvent, Lease
 from mmsbgen.jobs.job_rows import (
     by_id,
@@ -46,6 +48,7 @@ from mmsbgen.jobs.job_rows import (
     too_far_ahead,
     unknown,
 )
+from mmsbgen.jobs.table_files import TableFiles
 
 LEASE_SECONDS = 60.0
 MAX_LOSSES = 3
@@ -67,6 +70,8 @@ class Queue:
     def __init__(self, store: Store | Database, *, clock: Callable[[], datetime] | None = None) -> None:
         self.database = store.database if isinstance(store, Store) else store
         self._clock = clock
+        path = self.database.location.path
+        self._files: JobFiles = TableFiles(self.database) if path is None else FolderFiles(self.database, path)
 
     def submit(
         self,
@@ -93,9 +98,15 @@ class Queue:
             plain = json_object(payload)
         except (TypeError, ValueError) as error:
             raise InputError(f"the payload of a job must be JSON: {error}") from error
-        sources = dict(inputs or {})
-        told = job_files.described(sources)
-        same = {"kind": kind, "payload": plain, "inputs": told, "device": device}
+        with self._files.staged(inputs or {}) as files:
+            told = {name: file.told for name, file in files.items()}
+            same = {"kind": kind, "payload": plain, "inputs": told, "device": device}
+            return self._submit(same, files, request_key, max_losses)
+
+    def _submit(
+        self, same: Mapping[str, Any], files: Mapping[str, StagedFile], request_key: str | None, max_losses: int
+    ) -> str:
+        id = uuid.uuid4().hex
 
         def work(connection: Connection) -> str:
             if request_key is not None:
@@ -105,7 +116,7 @@ class Queue:
             now = self._now(connection)
             row = {
                 **same,
-                "uuid": uuid.uuid4().hex,
+                "uuid": id,
                 "request_key": request_key,
                 "state": "queued",
                 "attempt": 0,
@@ -115,9 +126,9 @@ class Queue:
                 "created_at": now,
             }
             number = connection.execute(insert(JobRow).values(row).returning(JobRow.id)).scalar_one()
-            job_files.put(connection, number, "input", sources)
+            self._files.put(connection, number, id, "input", files)
             tell(connection, number, 0, "state", {"state": "queued"}, now)
-            return str(row["uuid"])
+            return id
 
         try:
             return self.database.write(work)
@@ -205,27 +216,29 @@ class Queue:
 
     def checkpoint(self, lease: Lease, sources: Mapping[str, Source]) -> None:
         """Replace the checkpoint that another attempt resumes from, and renew the lease."""
-        told = job_files.described(sources)
+        with self._files.staged(sources) as files:
 
-        def work(connection: Connection) -> None:
-            row = fenced(connection, lease)
-            job_files.put(connection, row.id, "checkpoint", sources)
-            until = later(self._now(connection), lease.seconds)
-            connection.execute(update(JobRow).where(JobRow.id == row.id).values(checkpoint=told, lease_until=until))
+            def work(connection: Connection) -> None:
+                row = fenced(connection, lease)
+                self._files.put(connection, row.id, row.uuid, "checkpoint", files)
+                told = {name: file.told for name, file in files.items()}
+                until = later(self._now(connection), lease.seconds)
+                connection.execute(update(JobRow).where(JobRow.id == row.id).values(checkpoint=told, lease_until=until))
 
-        self.database.write(work)
+            self._tidied(lease.job.id, work)
 
     def finish(self, lease: Lease, result: Mapping[str, Any], outputs: Mapping[str, Source] | None = None) -> None:
         """End the job as done, with its result and files, all or nothing.  Its checkpoint is not kept."""
-        plain, sources = json_object(result), dict(outputs or {})
-        told = job_files.described(sources)
+        plain = json_object(result)
+        with self._files.staged(outputs or {}) as files:
 
-        def work(connection: Connection) -> None:
-            row = fenced(connection, lease)
-            job_files.put(connection, row.id, "output", sources)
-            end(connection, row, self._now(connection), "done", result=plain, outputs=told)
+            def work(connection: Connection) -> None:
+                row = fenced(connection, lease)
+                self._files.put(connection, row.id, row.uuid, "output", files)
+                told = {name: file.told for name, file in files.items()}
+                end(connection, row, self._now(connection), "done", result=plain, outputs=told)
 
-        self.database.write(work)
+            self._tidied(lease.job.id, work)
 
     def fail(self, lease: Lease, error: str, retry: bool) -> str:
         """End the attempt for an error; with ``retry`` it counts as lost and the job waits for the next, if it may.
@@ -239,7 +252,7 @@ class Queue:
                 return lost(connection, row, self._now(connection), error, "process")
             return end(connection, row, self._now(connection), "failed", error=storable_text(error))
 
-        return self.database.write(work)
+        return self._tidied(lease.job.id, work)
 
     def release(self, lease: Lease, why: str = "its worker was ended") -> str:
         """Return the job to the queue; this attempt does not count.  Returns 'queued' or 'cancelled'."""
@@ -247,12 +260,13 @@ class Queue:
         def work(connection: Connection) -> str:
             return requeue(connection, fenced(connection, lease), self._now(connection), why)
 
-        return self.database.write(work)
+        return self._tidied(lease.job.id, work)
 
     def cancelled(self, lease: Lease) -> None:
         """Confirm that the job was cancelled."""
-        self.database.write(
-            lambda connection: end(connection, fenced(connection, lease), self._now(connection), "cancelled")
+        self._tidied(
+            lease.job.id,
+            lambda connection: end(connection, fenced(connection, lease), self._now(connection), "cancelled"),
         )
 
     def cancel(self, id: str) -> Job:
@@ -273,7 +287,7 @@ class Queue:
                 tell(connection, row.id, row.attempt, "state", {"state": "running", "cancel": True}, now)
             return job_of(connection.execute(by_id(id)).one())
 
-        return self.database.write(work)
+        return self._tidied(id, work)
 
     def expire(self) -> int:
         """Give back the jobs whose leases ran out, or fail those lost too often; returns how many there were.
@@ -284,21 +298,24 @@ class Queue:
         def over(connection: Connection) -> Select[Any]:
             return select(JobRow.__table__).where(JobRow.state == "running", JobRow.lease_until < self._now(connection))
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection) -> list[str]:
             late = connection.execute(over(connection).with_for_update(skip_locked=True)).all()
             for row in late:
                 why = f"the worker {row.worker} was not heard of until {row.lease_until}"
                 lost(connection, row, self._now(connection), why, "worker")
             for id, until in too_far_ahead(connection, self._now(connection)).items():
                 connection.execute(update(JobRow).where(JobRow.id == id).values(lease_until=until))
-            return len(late)
+            return [row.uuid for row in late]
 
         def look(connection: Connection) -> bool:
             found = connection.execute(over(connection).limit(1)).first()
             return found is not None or bool(too_far_ahead(connection, self._now(connection)))
 
-        # Most often there is none, and looking takes no lock.
-        return self.database.write(work) if self.database.read(look) else 0
+        if not self.database.read(look):  # most often, and looking takes no lock
+            return 0
+        late = self.database.write(work)
+        self._tidy(late)
+        return len(late)
 
     def get(self, id: str) -> Job:
         """The job."""
@@ -345,30 +362,23 @@ class Queue:
 
     def stored(self) -> int:
         """Bytes of all files of all jobs."""
-        return self.database.read(job_files.stored)
+        return self._files.stored()
 
     def read(self, id: str, area: str, name: str) -> Iterator[bytes]:
         """A file of the job in parts of at most 1 MiB.  Raises :class:`UnknownJobError` at once when there is none.
 
         Input files and checkpoints are kept until the job ends.
         """
-        number, _ = self.database.read(lambda connection: file_of(connection, id, area, name))
-        return self._parts(number, area, name)
+        row, told = self.database.read(lambda connection: file_of(connection, id, area, name))
+        return self._files.parts(row.id, row.uuid, area, name, told)
 
     def save(self, id: str, area: str, name: str, path: Path, each: Callable[[], None] | None = None) -> None:
         """Write a file of the job to ``path``, whole or not at all; ``each`` is called after every part of 1 MiB.
 
         Raises ``StoreError`` where it is not what was stored, and what ``each`` raises.
         """
-        number, told = self.database.read(lambda connection: file_of(connection, id, area, name))
-        job_files.save(self._parts(number, area, name), told["sha256"], path, each)
-
-    def _parts(self, number: int, area: str, name: str) -> Iterator[bytes]:
-        """The parts of a file, each read by itself, so that no transaction lasts as long as a transfer."""
-        part = 0
-        while (data := self.database.read(partial(job_files.read_part, number, area, name, part))) is not None:
-            yield data
-            part += 1
+        row, told = self.database.read(lambda connection: file_of(connection, id, area, name))
+        job_files.save(self._files.parts(row.id, row.uuid, area, name, told), told["sha256"], path, each)
 
     def remove(self, id: str) -> None:
         """Delete a job that has ended, with its events and files.  Raises ``InputError`` if it has not ended."""
@@ -383,7 +393,21 @@ class Queue:
                 connection.execute(delete(table).where(table.job_id == row.id))
             connection.execute(delete(JobRow).where(JobRow.id == row.id))
 
-        self.database.write(work)
+        self._tidied(id, work)
+
+    def sweep(self) -> None:
+        """Remove files that processes left which were killed."""
+        self._tidy(None)
+
+    def _tidied(self, id: str, work: Callable[[Connection], T]) -> T:
+        """Write, and then remove the files of the job that its row names no more."""
+        found = self.database.write(work)
+        self._tidy([uuid.UUID(id).hex])
+        return found
+
+    def _tidy(self, ids: Sequence[str] | None) -> None:
+        with suppress(StoreError):  # what is left now goes with the next sweep
+            self._files.tidy(ids)
 
     def _now(self, connection: Connection) -> str:
         if self._clock is not None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import is_formula
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.export.export_files import write
+from mmsbgen.export.found import Clustering
 from mmsbgen.export.run_folder import graph_of_run, read_folder
 from mmsbgen.jobs import Queue
 from mmsbgen.sampler.saved.result_folder import FILES
@@ -42,4 +47,14 @@ def export(database: str | None, job: str, name: ExportName, folder: Path) -> Pa
         path.write_bytes(html(run_page(folder, folder / GRAPH)).encode("utf-8", "replace"))
         return path
     graph, _ = graph_of_run(folder, folder / GRAPH)
-    return write(read_folder(folder, graph), folder / name, None)
+    found = read_folder(folder, graph)
+    return write(_quoted(found) if name == "communities.csv" else found, folder / name, None)
+
+
+def _quoted(found: Clustering) -> Clustering:
+    """With a quote before ids that a spreadsheet would take for formulas: who downloads them may not know the graph."""
+    ids: list[Any] = found.memberships.ids.tolist()
+    if not any(isinstance(id, str) and is_formula(id) for id in ids):
+        return found
+    safe = np.array([f"'{id}" if isinstance(id, str) and is_formula(id) else id for id in ids], dtype=object)
+    return replace(found, memberships=replace(found.memberships, ids=safe))

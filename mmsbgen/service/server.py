@@ -57,7 +57,9 @@ def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, de
     limits = settings.limits
     config = uvicorn.Config(
         app,
-        http=bounded(limits.head, limits.connections, limits.address),
+        http=bounded(limits.address),
+        h11_max_incomplete_event_size=limits.head,
+        limit_concurrency=limits.connections,
         ws="none",
         log_config=None,
         access_log=False,

@@ -62,6 +62,7 @@ class ServiceContext:
         with open_store(settings.database) as store:
             self.store = store
             self.queue = Queue(store)
+            await asyncio.to_thread(self.queue.sweep)
             self.detections = DetectionViews(self.queue)
             self.metrics.jobs(self._jobs)
             self.intake = Uploads(settings)

@@ -390,6 +390,7 @@ class Worker:
         A job that this database does not know was deleted, or belongs to another database whose workers share the
         folder.
         """
+        self.queue.sweep()
         for folder in self._jobs.iterdir():
             if _FOLDER.fullmatch(folder.name):
                 with contextlib.suppress(MmsbgenError):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.graph import split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.diagnostics.explained_links import link_probabilities
+from mmsbgen.sampler.run import prune as pruning
 from mmsbgen.sampler.run.prune import evidence, log_likelihoods, needless, prune
 from mmsbgen.sampler.starts.start_methods import of_sets
 
@@ -110,3 +113,48 @@ def test_nothing_is_removed_without_held_out_pairs(chain, pocl_device, parts):
     sampler = chain(pocl_device, blind, n_communities=4, mini_batch="block", noise=None)
     sampler.initialise()
     assert prune(sampler) == 0
+
+
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_losses_by_entries_are_those_of_the_definition(monkeypatch, seed, linked):
+    """Without the first c communities: left_a = 1 - sum_removed pi_a, s = sum_left pi_a pi_b / (left_a left_b), and
+    p = sum_left beta pi_a pi_b / (left_a left_b) + delta (1 - s), each as it was after the last removal of a kept
+    entry; of communities that neither row keeps the products are left out."""
+    rng, k, kept, floor, delta, n = np.random.default_rng(seed), 12, 4, 1e-3, 0.01, 30
+    beta, order = rng.uniform(0.2, 0.9, k), rng.permutation(k)
+    entries = np.array([rng.permutation(k)[:kept] for _ in range(n)]).astype(np.int64)
+    values = floor + rng.dirichlet(np.ones(kept), n) * (1 - k * floor)
+    short = rng.random(n) < 0.3  # rows that keep fewer
+    values[short, 0] += values[short, -1] - floor
+    values[short, -1], entries[short, -1] = 0.0, NONE
+    rows = np.full((n, k), floor)
+    for row, places, kept_values in zip(rows, entries, values, strict=True):
+        row[places[places != NONE]] = kept_values[places != NONE]
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0)
+    pairs = rng.integers(0, n, (50, 2))
+    total, squares = np.zeros(k), np.zeros(k)
+    for a, b in pairs:
+        known = (set(entries[a]) | set(entries[b])) - {NONE}
+        begin = lost = 0.0
+        for c in range(k):
+            if c == 0 or order[c - 1] in known:
+                left = np.array([community for community in order[c:] if community in known], int)
+                size = (1 - rows[a, order[:c]].sum()) * (1 - rows[b, order[:c]].sum())
+                both = rows[a, left] * rows[b, left] / size
+                p = (both * beta[left]).sum() + delta * (1 - both.sum())
+                log = np.log(p) if linked else np.log1p(-p)
+                begin = log if c == 0 else begin
+                lost = begin - log
+            total[c] += lost
+            squares[c] += lost**2
+    fake = SimpleNamespace(entries=lambda vertices: (entries[vertices], values[vertices]))
+    monkeypatch.setattr(pruning, "SparseRows", lambda sampler: fake)
+    sampler = SimpleNamespace(
+        shape=SimpleNamespace(k=k, floor=floor),
+        state=SimpleNamespace(beta=lambda: beta),
+        options=SimpleNamespace(crossing=delta),
+    )
+    found = pruning._sparse_losses(sampler, pairs, linked, order)
+    np.testing.assert_allclose(found[0], total, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found[1], squares, rtol=1e-9, atol=1e-9)

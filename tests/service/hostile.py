@@ -216,7 +216,7 @@ class Uploads:
                 b"",
                 b"\n" * 1000,
                 b"1 2 3\n",
-                b"1,2\n",
+                b"1,\n",
                 b"1 1\n",
                 bytes(5000),
                 chance.randbytes(5000),

@@ -7,7 +7,6 @@ import socket
 import stat
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,7 +132,7 @@ def test_heads_are_limited(narrow: Service) -> None:
     long = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000 + b"\r\n\r\n"
     assert b" 431 " in raw(narrow, long)
     endless = [b"GET /health HTTP/1.1\r\nHost: localhost\r\n", *[b"X: " + b"x" * 4000 + b"\r\n"] * 50]
-    assert b" 431 " in raw(narrow, *endless, pause=0.005)
+    assert b" 400 " in raw(narrow, *endless, pause=0.005)
     assert b" 431 " in raw(narrow, b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     for wrong in (
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -314,90 +313,3 @@ def test_an_upload_that_is_broken_off_is_no_error_of_the_service(tmp_path: Path)
         assert 'status="500"' not in client.get("/metrics").text
         assert not list((service.data / "uploads").iterdir())
     assert "Traceback" not in service.log.read_text()
-
-
-def connected(service: Service, source: str) -> socket.socket:
-    """A connection from one of this machine's many addresses."""
-    place = urlsplit(service.url)
-    return socket.create_connection((place.hostname, place.port), timeout=30, source_address=(source, 0))
-
-
-@pytest.mark.slow
-def test_connections_are_limited(narrow: Service) -> None:
-    with contextlib.ExitStack() as crowd, narrow.client() as kept:
-        assert kept.get("/api/v1/kernels").status_code == 200
-        for number in range(256):
-            crowd.enter_context(connected(narrow, f"127.0.0.{2 + number // 50}"))
-        time.sleep(0.5)
-        refused = kept.get("/api/v1/kernels")
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        assert refused.headers["content-type"] == "application/problem+json"
-        assert "more than 256 connections at once" in refused.json()["detail"]
-        assert refused.headers["connection"] == "close"
-        with narrow.client() as another:
-            posted = another.post("/api/v1/jobs/detect", params={"n_communities": 2}, content=EDGES)
-            assert (posted.status_code, posted.json()["title"]) == (503, "Service Unavailable")
-            assert another.get("/health").status_code == 200
-    with narrow.client() as client:
-        deadline = time.monotonic() + 10
-        while client.get("/api/v1/kernels").status_code != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-
-@pytest.mark.parametrize("header", [b"", b"Expect: 100-continue\r\n"])
-def test_a_request_that_needs_no_body_is_answered_and_its_connection_ended(narrow: Service, header: bytes) -> None:
-    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n" + header
-    with connected(narrow, "127.0.0.1") as one:
-        one.sendall(head + b"\r\n")
-        answer = b""
-        while data := one.recv(4096):
-            answer += data
-    assert b"HTTP/1.1 400" in answer
-    assert b"a GET request has no body here" in answer
-
-
-@pytest.mark.slow
-def test_one_address_cannot_keep_the_others_out(narrow: Service) -> None:
-    """Its connections send a byte of a body now and then, or nothing."""
-    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"
-    with contextlib.ExitStack() as crowd:
-        slow = [crowd.enter_context(connected(narrow, "127.0.0.9")) for _ in range(300)]
-        for one in slow:
-            with contextlib.suppress(OSError):
-                one.sendall(head)
-        for _ in range(3):
-            with narrow.client() as client:
-                assert client.get("/api/v1/kernels").status_code == 200
-            for one in slow:
-                with contextlib.suppress(OSError):
-                    one.sendall(b" ")
-            time.sleep(1)
-        answers = [bytes(0)] * len(slow)
-        for number, one in enumerate(slow):
-            one.settimeout(10)
-            with contextlib.suppress(ConnectionError):  # TimeoutError: it was not ended
-                while data := one.recv(4096):
-                    answers[number] += data
-        assert sum(b" 400 " in answer for answer in answers) == 64
-        assert not any(b" 200 " in answer for answer in answers)
-
-
-@pytest.mark.slow
-def test_followers_are_limited(narrow: Service) -> None:
-    with narrow.client() as client, contextlib.ExitStack() as open_streams:
-        job = client.post("/api/v1/jobs/tune", json={"problem": {"K": 99}}).json()["id"]
-        head = f"GET /api/v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-        followers = [open_streams.enter_context(connected(narrow, f"127.0.0.{2 + n // 40}")) for n in range(115)]
-        for one in followers:
-            one.sendall(head)
-        codes = Counter(one.recv(12).decode() for one in followers)
-        assert codes == {"HTTP/1.1 200": 32, "HTTP/1.1 429": 83}, "however close together they come"
-        refused = client.get(f"/api/v1/jobs/{job}/events")
-        assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
-        client.post(f"/api/v1/jobs/{job}/cancel")
-    with narrow.client() as client:
-        deadline = time.monotonic() + 10
-        while "mmsbgen_streams 0.0" not in client.get("/metrics").text:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)

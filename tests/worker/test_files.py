@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Queue
 from mmsbgen.worker.supervisor import Worker, WorkerSettings
 
@@ -28,10 +28,16 @@ LONG = OPTIONS | {"iterations": 2**31}
 class FarAway(Queue):
     """The queue of a database to which the way is slow: a second for each MiB."""
 
-    def _parts(self, number: int, area: str, name: str) -> Iterator[bytes]:
-        for part in super()._parts(number, area, name):
-            time.sleep(1.0)
-            yield part
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        near = self._files.parts
+
+        def parts(*which: Any) -> Iterator[bytes]:
+            for part in near(*which):
+                time.sleep(1.0)
+                yield part
+
+        self._files.parts = parts  # type: ignore[method-assign]
 
 
 def working(url: str, data: Path, said: list[str], **settings: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.common import is_formula
+from mmsbgen.base.id_text import is_formula
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 

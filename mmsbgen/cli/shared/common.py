@@ -8,7 +8,6 @@ import io
 import json
 import logging
 import os
-import re
 import shutil
 import sys
 import traceback
@@ -24,11 +23,8 @@ from mmsbgen.cli.shared.console import shown
 
 #: The exit code of a command that Ctrl-C has ended.
 INTERRUPTED = 130
-#: First characters of what spreadsheets take for formulas.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 #: Fewest characters of a line that output is made for, and those without a terminal.
 _NARROWEST, _WITHOUT_TERMINAL = 40, 240
-_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.I)
 
 
 @dataclass(frozen=True)
@@ -239,12 +235,9 @@ def seconds(value: float | None) -> str:
     return f"{value / 1e-9:.4g} ns"
 
 
-def is_formula(text: str) -> bool:
-    """Whether a spreadsheet would take a cell for a formula; numbers are none."""
-    return text[:1] in _FORMULAS and _NUMBER.fullmatch(text) is None
-
-
 def _cell(value: Any) -> Any:
+    from mmsbgen.base.id_text import is_formula
+
     if value is None:
         return ""
     if isinstance(value, str):

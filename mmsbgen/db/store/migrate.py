@@ -38,8 +38,6 @@ def migrate(database: Database) -> None:
             with explained(str(database.location)), database.engine.connect() as connection:
                 driver = connection.connection.driver_connection
                 assert driver is not None
-                # Of a new file only: it shrinks when files of jobs are deleted.
-                driver.execute("PRAGMA auto_vacuum = FULL")
                 driver.execute("PRAGMA journal_mode = WAL")
         database.write(lambda connection: _upgrade(connection, str(database.location)))
 

@@ -30,7 +30,7 @@ from sqlalchemy.types import TypeDecorator
 
 from mmsbgen.db.records.canonical_json import canonical_json
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """Schema revisions that this version knows, oldest first; the last one is current."""
 
 _OF_JOBS = frozenset({"jobs", "job_events", "job_files"})
@@ -38,6 +38,7 @@ LACKING: dict[str, frozenset[str]] = {
     "0001": frozenset({"quarantine"}) | _OF_JOBS,
     "0002": _OF_JOBS,
     "0003": frozenset(),
+    "0004": frozenset(),
 }
 """Older revisions that can be read on a server without migration, with the tables that they lack."""
 
@@ -268,7 +269,7 @@ class JobEventRow(Base):
 
 
 class JobFileRow(Base):
-    """A part of a file of a job; ``area`` is 'input', 'checkpoint' or 'output'."""
+    """A part of a job's file, on a server only; ``area`` is 'input', 'checkpoint' or 'output'."""
 
     __tablename__ = "job_files"
     __table_args__ = (UniqueConstraint("job_id", "area", "name", "part"),)

@@ -17,7 +17,6 @@ from limits.strategies import FixedWindowRateLimiter
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mmsbgen.service.http.bounded_protocol import CROWDED
 from mmsbgen.service.http.problem_details import answer
 from mmsbgen.service.http.service_metrics import ServiceMetrics
 from mmsbgen.service.http.service_settings import LOOPBACK_NAMES, ServiceSettings
@@ -28,13 +27,9 @@ UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
 COSTLY = frozenset({"/api/v1/source"})
 _CHECK_TOKEN = "mmsbgen.check_token"
 """Key of a request's scope: checks its token."""
-HEALTH = "/health"
-"""Answered even with too many connections."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_IDLE_SECONDS = 30.0
-"""A request whose body makes no progress for so long is refused."""
 _BODY_SECONDS = 600.0
-"""The longest that a whole body may take."""
+"""A request whose whole body has not come by then is refused; its sender has the token."""
 _LINGER_BYTES, _LINGER_SECONDS = 16 << 20, 3.0
 """How much of a refused body is still read, so that the client can read the answer."""
 
@@ -104,12 +99,9 @@ class RequestGate:
             if name in headers and name in (b"host", b"authorization", b"content-length"):
                 raise HTTPException(400, f"the header {name.decode()} came twice")
             headers[name] = value
-        if scope.get(CROWDED) and scope["path"] != HEALTH:
-            raise HTTPException(
-                503,
-                f"more than {self.settings.limits.connections} connections at once: try again in a moment",
-                {"Retry-After": "1", "Connection": "close"},
-            )
+        head = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in scope["headers"])
+        if head > self.settings.limits.head:  # uvicorn limits what comes in several parts
+            raise HTTPException(431, f"the request line and headers have {head} bytes", {"Connection": "close"})
         self._check_host(headers.get(b"host", b""))
         client, path, method = (scope["client"] or ("?",))[0], scope["path"], scope["method"]
         self._hit(self._rate, client, "requests")
@@ -191,12 +183,10 @@ def _bounded(receive: Receive, most: int) -> Receive:
             return await receive()
         try:
             # Not wait_for, which may drop the cancellation of who waits.
-            async with asyncio.timeout(min(_IDLE_SECONDS, until - time.monotonic())):
+            async with asyncio.timeout(until - time.monotonic()):
                 message = await receive()
         except TimeoutError:
-            raise HTTPException(
-                408, f"nothing of the body came for {_IDLE_SECONDS:g} s, or not all in {_BODY_SECONDS:g} s"
-            ) from None
+            raise HTTPException(408, f"the body did not come in {_BODY_SECONDS:g} s") from None
         if message["type"] == "http.request":
             got += len(message.get("body", b""))
             more = message.get("more_body", False)
