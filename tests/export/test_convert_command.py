@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
-from mmsbgen.sampler.run.result_folder import FILES
+from mmsbgen.sampler.saved.result_folder import FILES
 
 import mmsbgen
 from mmsbgen.base.errors import InputError
