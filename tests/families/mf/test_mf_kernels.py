@@ -240,6 +240,22 @@ def test_generated_ratings_have_the_shape_and_the_skew_asked_for() -> None:
 
 
 @pytest.mark.slow
+def test_a_users_ratings_are_what_kernels_are_measured_on(pocl_device: Device, tmp_path: Path) -> None:
+    file = tmp_path / "ratings.csv"
+    file.write_text(
+        "user,item,rating\n" + "".join(f"{u},{v},{u % 5 - 7}\n" for u in range(30) for v in range(u, u + 9))
+    )
+    data = MF.dataset(file)
+    problem = MF.problem(K=4, **data.values)
+    assert [problem[name] for name in ("users", "items", "ratings", "degree")] == [30, 38, 270, 9]
+    for name, spec in MF.kernels.items():
+        given, config = data.workload(name, problem, 0), spec.default(problem, traits_of(pocl_device.info))
+        got = outputs(pocl_device, build(pocl_device, spec, problem, config), given)
+        assert given.verify(got, config) is None, name
+    assert len(data.name("als_rows")) == 16
+
+
+@pytest.mark.slow
 def test_kernels_are_tuned_on_generated_ratings(pocl_device: Device, tmp_path: Path) -> None:
     problem = MF.problem(K=16, users=300, items=200, ratings=5000, degree=150)
     with open_store(tmp_path / "tuning.sqlite3") as store:
