@@ -18,7 +18,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.generated import generated_ratings
-from mmsbgen.families.mf.layout import balanced, cells_of_tiles
+from mmsbgen.families.mf.layout import balanced, by_row, cells_of_tiles
 from mmsbgen.families.mf.start import start_rows
 from mmsbgen.families.mf.workloads import Cells, features, sgd_workload
 from mmsbgen.kernels.build import BoundKernel, build, check, release, traits_of, upload
@@ -173,6 +173,14 @@ def test_tiles_cover_all_ratings_and_share_no_row() -> None:
                 assert np.unique(pairs[0]).size == pairs.shape[1]
 
 
+def test_ratings_by_row_keep_their_order() -> None:
+    rows = np.random.default_rng(0).integers(0, 200_000, 50_000).astype(np.uint32)
+    order, offsets = by_row(rows, 200_000)
+    assert np.array_equal(order, np.argsort(rows, kind="stable"))
+    assert np.array_equal(np.diff(offsets.astype(np.int64)), np.bincount(rows, minlength=200_000))
+
+
+@pytest.mark.slow
 def test_groups_are_balanced() -> None:
     degrees = np.bincount(generated_ratings(943, 1682, 100_000, 0)[1], minlength=1682)
     loads = np.bincount(balanced(degrees, 16), degrees, 16)
@@ -227,6 +235,7 @@ def test_start_rows_do_not_depend_on_how_many_there_are() -> None:
     assert 0 <= uniform.min() < 0.01 < 0.49 < uniform.max() < 0.5
 
 
+@pytest.mark.slow
 def test_generated_ratings_have_the_shape_and_the_skew_asked_for() -> None:
     users, items, ratings = generated_ratings(943, 1682, 100_000, 0)
     assert np.unique(users.astype(np.int64) * 1682 + items).size == 100_000
