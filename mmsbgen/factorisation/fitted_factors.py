@@ -53,12 +53,17 @@ class ModelFactors:
     _numbers: dict[str, dict[Any, int]] = field(default_factory=dict)
 
     def numbers(self, side: str, ids: Any) -> NDArray[np.int64]:
-        """Indices ``[S]`` of users or items by their ids; -1 for unknown ones."""
+        """Indices ``[S]`` of users or items by their ids; -1 for unknown ones.
+
+        Where the ids are texts, numbers are looked up as texts: a file of some of them may have numbers only.
+        """
+        every = self.user_ids if side == "user" else self.item_ids
         if side not in self._numbers:
-            every = self.user_ids if side == "user" else self.item_ids
             self._numbers[side] = {name: at for at, name in enumerate(every.tolist())}
         known = self._numbers[side]
         array = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        if every.dtype.kind == "U":
+            array = list(map(str, array))
         return np.fromiter((known.get(each, -1) for each in array), np.int64, len(array))
 
     def predicted(self, users: Array, items: Array, clip: bool) -> NDArray[np.float64]:

@@ -111,6 +111,10 @@ class MatrixFactorization(Parameters, Answers):
         if not hasattr(self, "model_"):
             return self.fit(X, y)
         self._check()
+        if self.n_factors != self.model_.p.shape[1]:
+            raise ParameterError(
+                f"n_factors={self.n_factors}: the fit has {self.model_.p.shape[1]}; call fit for others"
+            )
         model, given, seed = self.model_, given_ratings(X, y), seed_of(self.random_state)
         users, items = _grown(model, "user", given), _grown(model, "item", given)
         m, n = users.size, items.size
@@ -186,6 +190,8 @@ def _grown(model: ModelFactors, side: str, given: Ratings) -> Any:
     new = more[model.numbers(side, more) < 0]
     if not new.size:
         return ids
+    if ids.dtype.kind == "U" and new.dtype.kind == "i":
+        new = new.astype(str)
     if ids.dtype.kind == new.dtype.kind:
         return np.concatenate([ids, new])
     both = np.empty(ids.size + new.size, object)

@@ -108,10 +108,11 @@ def unique_cells(found: Ratings, duplicates: Duplicates) -> Ratings:
     if duplicates not in ("error", "mean", "last"):
         raise InputError(f"duplicates={duplicates!r}: give 'error', 'mean' or 'last'")
     cells = found.users.astype(np.int64) * found.item_ids.size + found.items
+    ordered = np.sort(cells)
+    if not np.any(ordered[1:] == ordered[:-1]):
+        return found
     order = np.argsort(cells, kind="stable")
     begins = np.flatnonzero(np.diff(cells[order], prepend=-1))
-    if begins.size == cells.size:
-        return found
     if duplicates == "error":
         again = np.flatnonzero(np.diff(cells[order]) == 0)[0]
         at = order[again]

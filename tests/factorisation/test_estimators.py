@@ -159,6 +159,8 @@ def test_unknown_ids_are_predicted_by_what_is_known(small: Ratings, pocl_device:
     np.testing.assert_allclose(got, [model.mean + model.c[0], model.mean + model.b[0], model.mean])
     assert fitted.evaluate(([0, -7], [0, 0], [3, 3]))["unknown_users"] == 1
     assert fitted.predict(np.array([[0, 0]])).shape == (1,)
+    named = MatrixFactorization(3, n_epochs=1, device=DEVICE).fit((["7", "x"], [1, 2], [3.0, 4.0]))
+    assert named.evaluate(([7], [1], [3.0]))["unknown_users"] == 0
     assert fitted.predict([0], [0], clip=True)[0] <= 5
     with pytest.raises(InputError, match="give as many of each"):
         fitted.predict([1, 2], [1])
@@ -197,6 +199,8 @@ def test_partial_fit_learns_new_users_and_keeps_the_rest(small: Ratings, pocl_de
     assert not np.array_equal(fitted.user_factors[2], before[2])
     assert fitted.predict(["new"], ["thing"])[0] > fitted.predict(["?"], ["?"])[0]
     assert "thing" not in fitted.recommend("new", N=40)[0].tolist()
+    with pytest.raises(InputError, match="n_factors=9: the fit has 4"):
+        fitted.set_params(n_factors=9).partial_fit(small)
 
 
 def test_rows_without_ratings_do_not_enter(pocl_device: Any) -> None:

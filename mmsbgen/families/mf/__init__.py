@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from mmsbgen.families.mf import workloads
@@ -9,8 +11,9 @@ from mmsbgen.families.mf.als import als_kernel
 from mmsbgen.families.mf.errors import error_kernel
 from mmsbgen.families.mf.layout import padded_width
 from mmsbgen.families.mf.sgd import sgd_kernels
-from mmsbgen.kernels.family import KernelFamily, Workload
+from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
+from mmsbgen.ratings import read_ratings
 
 __all__ = ["MF"]
 
@@ -43,6 +46,25 @@ def _errors(problem: Problem, seed: int) -> Workload:
 
 def _als(problem: Problem, seed: int) -> Workload:
     return workloads.als_workload(workloads.generated_cells(problem, seed), problem, seed)
+
+
+_WORKLOADS = {"als_rows": workloads.als_workload, "square_error": workloads.error_workload}
+
+
+def _read(file: Path) -> Dataset:
+    """A user's file of ratings; of several ratings of a user and an item the last counts."""
+    found = read_ratings(file, duplicates="last")
+    cells = workloads.Cells(found.users, found.items, found.values, found.user_ids.size, found.item_ids.size)
+    identity = sha256(b"".join(array.tobytes() for array in cells[:3])).hexdigest()[:16]
+    return Dataset(
+        workloads.features(cells),
+        lambda kernel, problem, seed: (
+            _WORKLOADS[kernel](cells, problem, seed)
+            if kernel in _WORKLOADS
+            else workloads.sgd_workload(kernel, cells, problem, seed)
+        ),
+        name=lambda kernel: identity,
+    )
 
 
 def _inputs_refusal(problem: Problem) -> str | None:
@@ -95,4 +117,5 @@ MF = KernelFamily(
     row_bytes=_row_bytes,
     tuned=("sgd_tiles", "sgd_adds", "sgd_locks", "als_rows", "square_error"),
     inputs_refusal=_inputs_refusal,
+    read=_read,
 )

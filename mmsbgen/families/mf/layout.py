@@ -53,7 +53,7 @@ def cells_of_tiles(users: Array, items: Array, n_users: int, n_items: int, tiles
     of_item = balanced(np.bincount(items, minlength=n_items), tiles)
     at = of_item[items].astype(np.int64)
     cell = (of_user[users].astype(np.int64) - at) % tiles * tiles + at
-    order = np.argsort(cell, kind="stable")
+    order = _sorted(cell)
     cells = np.zeros(tiles * tiles + 1, np.uint32)
     np.cumsum(np.bincount(cell, minlength=tiles * tiles), out=cells[1:])
     return order, cells
@@ -63,4 +63,12 @@ def by_row(rows: Array, n_rows: int) -> tuple[Array, Array]:
     """Ratings by their ``rows`` ``[E]``, then as given, int64 ``[E]``; and the first of each, uint32 ``[R + 1]``."""
     offsets = np.zeros(n_rows + 1, np.uint32)
     np.cumsum(np.bincount(rows, minlength=n_rows), out=offsets[1:])
-    return np.argsort(rows, kind="stable"), offsets
+    return _sorted(rows), offsets
+
+
+def _sorted(keys: Array) -> Array:
+    """The places of ``keys`` below 2^32 in their order, equal ones as given: by 16 bits, which NumPy sorts by radix."""
+    order = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
+    if keys.size and keys.max() > 0xFFFF:
+        order = order[np.argsort((keys[order] >> 16).astype(np.uint16), kind="stable")]
+    return order

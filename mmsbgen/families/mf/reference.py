@@ -194,7 +194,7 @@ def solved_rows(
     (Zhou et al. 2008).
 
     Returns:
-        The rows ``[s, K]``, 0 for those without ratings, and the condition numbers of their matrices ``[s]``.
+        The rows ``[s, K]``, 0 for those without ratings, and bounds of the condition numbers of their matrices ``[s]``.
     """
     k = q.shape[1]
     found, condition = np.zeros((rows.size, k)), np.ones(rows.size)
@@ -206,7 +206,8 @@ def solved_rows(
             continue
         own, r = q[others[at]], ratings[at]
         weight, right = (r, 1 + r) if implicit else (np.ones(count), r)
-        matrix = base + (own * weight[:, None]).T @ own + np.eye(k) * reg * (count if weighted else 1)
+        penalty = reg * (count if weighted else 1)
+        matrix = base + (own * weight[:, None]).T @ own + np.eye(k) * penalty
         found[place] = np.linalg.solve(matrix, own.T @ right)
-        condition[place] = np.linalg.cond(matrix)
+        condition[place] = np.linalg.norm(matrix) / penalty  # no eigenvalue is below the penalty
     return found, condition

@@ -43,6 +43,9 @@ _TRACED = Axis(
     "operator", ("sgd", "traced", "witness"), "the step; with tickets that tell the order; an exact one, too"
 )
 
+#: Bytes of the rows of a cell of a processor.
+_CACHE = 1 << 19
+
 FACTORS = (
     Argument("user_factors", "real", "inout", "[m, LD]"),
     Argument("item_factors", "real", "inout", "[n, LD]"),
@@ -174,8 +177,12 @@ def _kept_default(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 
 def _tiles_default(problem: Problem, traits: Traits) -> Config:
-    """Tiles as many as keep all teams busy, with cells whose rows fit in a cache of a processor."""
-    tiles = 1024 if traits.kind == "gpu" else 16
+    """Tiles as many as keep all teams busy; on a processor also so many that the rows of a cell fit into a cache."""
+    tiles = 1024
+    if traits.kind != "gpu":
+        size = (problem.integer("users") + problem.integer("items")) * padded_width(problem.integer("K")) * 4
+        wanted = max(2 * traits.compute_units, size // _CACHE)
+        tiles = next((each for each in _TILES.values if isinstance(each, int) and each >= wanted), 1024)
     while tiles > 1 and 2 * tiles > min(problem.integer("users"), problem.integer("items")):
         tiles //= 2
     return _kept_default(problem, traits) | {"tiles": tiles}

@@ -80,31 +80,29 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int) -> Work
     ratings = cells.ratings.astype(real)
     start, eps, count = _start(cells, problem, seed), float(np.finfo(real).eps), cells.users.size
 
-    def prepare(config: Config) -> dict[str, Any]:
-        order, starts = _placed(int(config.get("tiles", 1)))
-        exact = config["operator"] == "witness"
-        kind = np.uint32 if exact else real
-        whole = _integers(start) if exact else start
+    def state(exact: bool) -> dict[str, Any]:
+        """What a sweep changes, and its constants: reals, or integers of the exact operators."""
+        kind, whole = (np.uint32, _integers(start)) if exact else (real, start)
         found: dict[str, Any] = {
             "user_factors": padded(whole.p, kind),
             "item_factors": padded(whole.q, kind),
             "user_bias": whole.b.astype(kind),
             "item_bias": whole.c.astype(kind),
-            "users": cells.users[order],
-            "items": cells.items[order],
-            "ratings": ratings[order].astype(kind),
-            "n_ratings": np.uint32(count),
         }
         scalars = ("mean", "step", "reg_user", "reg_item", "reg_bias")
-        found |= {name: kind(value) for name, value in zip(scalars, constants, strict=True)}
+        return found | {name: kind(value) for name, value in zip(scalars, constants, strict=True)}
+
+    def prepare(config: Config) -> dict[str, Any]:
+        order, starts = _placed(int(config.get("tiles", 1)))
+        exact = config["operator"] == "witness"
+        found: dict[str, Any] = {
+            "users": cells.users[order],
+            "items": cells.items[order],
+            "ratings": ratings[order].astype(np.uint32 if exact else real),
+        }
         if kernel == "sgd_tiles":
             found["cells"] = starts
-        if kernel == "sgd_locks":
-            found |= {name: np.zeros(count, np.uint32) for name in ("waiting", "deferred", "tickets")}
-            found |= {"counts": np.zeros(2, np.uint32)}
-            found |= {"user_locks": np.zeros(cells.n_users, np.uint32)}
-            found |= {"item_locks": np.zeros(cells.n_items, np.uint32)}
-        return found
+        return found | state(exact) if exact else found
 
     @cache
     def _placed(tiles: int) -> tuple[Array, Array]:
@@ -148,7 +146,12 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int) -> Work
         return _near(got, value, off)
 
     axes = ("operator", "tiles") if kernel == "sgd_tiles" else ("operator",)
-    return Workload({}, count, judge, repeats="restored", prepare=prepare, prepared_by=axes)
+    lists: dict[str, Any] = {"n_ratings": np.uint32(count)}
+    if kernel == "sgd_locks":
+        lists |= {name: np.zeros(count, np.uint32) for name in ("waiting", "deferred", "tickets")}
+        lists |= {"counts": np.zeros(2, np.uint32)}
+        lists |= {"user_locks": np.zeros(cells.n_users, np.uint32), "item_locks": np.zeros(cells.n_items, np.uint32)}
+    return Workload(state(False) | lists, count, judge, repeats="restored", prepare=prepare, prepared_by=axes)
 
 
 def _free(got: Any) -> str | None:
@@ -241,7 +244,7 @@ def als_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
 
     units = Units(cells.n_users, lambda rows: {"solution": rows}, of)
     arguments = {
-        "solution": np.zeros((cells.n_users, padded(q[:1], real).shape[1]), real),
+        "solution": np.full((cells.n_users, padded(q[:1], real).shape[1]), 9, real),
         "fixed": padded(q, real),
         "offsets": offsets,
         "others": others,
@@ -250,6 +253,8 @@ def als_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
         "weighted": weighted,
         "n_rows": np.uint32(cells.n_users),
         "n_fixed": np.uint32(cells.n_items),
+        "scratch": np.zeros(1, real),
+        "base": np.zeros(1, real),
     }
     return Workload(
         arguments,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,24 @@ from hypothesis import strategies as st
 from mmsbgen.backends import Device
 from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.base.errors import MissingDependencyError
+from mmsbgen.db.selection.index import Index
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.generated import generated_ratings
-from mmsbgen.families.mf.layout import balanced, cells_of_tiles
+from mmsbgen.families.mf.layout import balanced, by_row, cells_of_tiles
 from mmsbgen.families.mf.start import start_rows
 from mmsbgen.families.mf.workloads import Cells, features, sgd_workload
 from mmsbgen.kernels.build import BoundKernel, build, check, release, traits_of, upload
 from mmsbgen.kernels.family import KernelSpec, Workload
 from mmsbgen.kernels.render import render
+from mmsbgen.kernels.runtime import look_up
 from mmsbgen.kernels.space import Config, Traits, describe
+from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.tune import tune
 
 MF = family("mf")
-KS = (16, 1, 17, 15, 100)
+KS = (16, 1, 17, 15, 40)
 ADVERSARIAL: dict[str, tuple[list[int], list[int]]] = {
     "one rating": ([0], [0]),
     "one item": (list(range(40)), [0] * 40),
@@ -68,6 +74,13 @@ def test_every_value_of_every_axis_is_right(name: str, opencl_device: Device) ->
 @pytest.mark.parametrize("name", MF.kernels)
 def test_the_default_is_right(name: str, pocl_device: Device) -> None:
     spec, problem = MF.kernel(name), MF.problem()
+    assert check(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info))) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MF.kernels)
+def test_many_factors_are_right(name: str, pocl_device: Device) -> None:
+    spec, problem = MF.kernel(name), MF.problem(K=130 if name == "als_rows" else 300)
     assert check(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info))) is None
 
 
@@ -160,6 +173,14 @@ def test_tiles_cover_all_ratings_and_share_no_row() -> None:
                 assert np.unique(pairs[0]).size == pairs.shape[1]
 
 
+def test_ratings_by_row_keep_their_order() -> None:
+    rows = np.random.default_rng(0).integers(0, 200_000, 50_000).astype(np.uint32)
+    order, offsets = by_row(rows, 200_000)
+    assert np.array_equal(order, np.argsort(rows, kind="stable"))
+    assert np.array_equal(np.diff(offsets.astype(np.int64)), np.bincount(rows, minlength=200_000))
+
+
+@pytest.mark.slow
 def test_groups_are_balanced() -> None:
     degrees = np.bincount(generated_ratings(943, 1682, 100_000, 0)[1], minlength=1682)
     loads = np.bincount(balanced(degrees, 16), degrees, 16)
@@ -214,6 +235,7 @@ def test_start_rows_do_not_depend_on_how_many_there_are() -> None:
     assert 0 <= uniform.min() < 0.01 < 0.49 < uniform.max() < 0.5
 
 
+@pytest.mark.slow
 def test_generated_ratings_have_the_shape_and_the_skew_asked_for() -> None:
     users, items, ratings = generated_ratings(943, 1682, 100_000, 0)
     assert np.unique(users.astype(np.int64) * 1682 + items).size == 100_000
@@ -224,6 +246,42 @@ def test_generated_ratings_have_the_shape_and_the_skew_asked_for() -> None:
     even = generated_ratings(200, 300, 10_000, 0, skew=0.0)
     assert np.bincount(even[1]).max() < 100
     assert MF.inputs_refusal(MF.problem(users=10, items=10, ratings=90)) is not None
+
+
+@pytest.mark.slow
+def test_a_users_ratings_are_what_kernels_are_measured_on(pocl_device: Device, tmp_path: Path) -> None:
+    file = tmp_path / "ratings.csv"
+    file.write_text(
+        "user,item,rating\n" + "".join(f"{u},{v},{u % 5 - 7}\n" for u in range(30) for v in range(u, u + 9))
+    )
+    data = MF.dataset(file)
+    problem = MF.problem(K=4, **data.values)
+    assert [problem[name] for name in ("users", "items", "ratings", "degree")] == [30, 38, 270, 9]
+    for name, spec in MF.kernels.items():
+        given, config = data.workload(name, problem, 0), spec.default(problem, traits_of(pocl_device.info))
+        got = outputs(pocl_device, build(pocl_device, spec, problem, config), given)
+        assert given.verify(got, config) is None, name
+    assert len(data.name("als_rows")) == 16
+
+
+@pytest.mark.slow
+def test_kernels_are_tuned_on_generated_ratings(pocl_device: Device, tmp_path: Path) -> None:
+    problem = MF.problem(K=16, users=300, items=200, ratings=5000, degree=150)
+    with open_store(tmp_path / "tuning.sqlite3") as store:
+        report = tune(
+            pocl_device.info.spec,
+            "mf",
+            ["sgd_tiles", "als_rows"],
+            problem,
+            store=store,
+            patience=Patience(repetitions=3, enough_s=0.0),
+            budget_trials=1,
+            roof_bytes=1 << 22,
+        )
+        for name, kernel in zip(("sgd_tiles", "als_rows"), report.kernels, strict=True):
+            assert kernel.best is not None
+            chosen = look_up(Index(store), pocl_device.info, MF, name, problem.only(MF.kernel(name).parameters))
+            assert (chosen.tier, dict(chosen.config)) == ("exact", dict(kernel.best.config))
 
 
 @pytest.mark.slow
