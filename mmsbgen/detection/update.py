@@ -41,8 +41,10 @@ __all__ = ["UpdateRequest", "perform_update", "update"]
 
 #: Most entries of a sparse row that stands for a dense one.
 _ENTRIES = 64
-#: Moves of vertices since the last full run, by vertices, above which another one is due.
+#: Moves since the last full run, by vertices, or changes, by links, above which another one is due.
 _MOST_MOVES = 0.2
+#: Most vertices that moved whose ids are in the record.
+_MOST_NAMED = 1000
 
 
 def update(
@@ -74,10 +76,13 @@ def update(
         InputError: if the graph is not there, if a link to remove is not in it, or for results of other programs.
         DeviceMemoryError: if the rows do not fit.
     """
+    if not isinstance(results, str | os.PathLike):
+        raise InputError(f"results is a {type(results).__name__}: give the folder that the run wrote")
     added, removed, given = (None if one is None else as_graph(one) for one in (add, remove, graph))
     folder = Path(results)
     place = folder if out is None else Path(out)
-    return perform_update(UpdateRequest(folder, added, removed, given, place, device, database))
+    found = perform_update(UpdateRequest(folder, added, removed, given, place, device, database))
+    return Detection.load(place) if found is None else found
 
 
 @dataclass(frozen=True)
@@ -94,18 +99,26 @@ class UpdateRequest:
     on_message: Callable[[str], None] = lambda text: None
 
 
-def perform_update(request: UpdateRequest) -> Detection:
-    """Carry out an update.  Files are replaced in one step at its end, so that an interruption changes nothing."""
+def perform_update(request: UpdateRequest) -> Detection | None:
+    """Carry out an update; None if no link changes, and the results stand.
+
+    Files are replaced in one step at its end, so that an interruption changes nothing.
+    """
     whole = holds_whole_rows(request.results)
     found, record = read_run(request.results, top=_ENTRIES)
-    _refuse_loss(request, record)
+    if record.get("command", "detect") != "detect":
+        raise InputError(f"{request.results} is of `mmsbgen {plain(record['command'])}`: give results of detect")
+    _refuse_loss(request)
     before = found.memberships
     change, parts = _changed(request, record)
     for text in parts.warnings:
         request.on_message(f"{text[:1].upper()}{text[1:]}.")
     if not change.ends.size:
         request.on_message("No link changes, and the results stand.")
-        return _as_they_are(request)
+        _copy(request)
+        return None
+    for text in result_folder.replaced(request.out, record["graph"]["digest"]):
+        request.on_message(text)
     options, info, rule = _options(record, before), find_device(request.device), record["rule"]
     top = ResultOptions.top if whole else before.indices.shape[1]
     asked = Request({}, rule=rule["name"], threshold=rule["threshold"], top=top, whole=whole)
@@ -137,26 +150,26 @@ def perform_update(request: UpdateRequest) -> Detection:
     return published
 
 
-def _refuse_loss(request: UpdateRequest, record: dict[str, Any]) -> None:
-    """Raise :class:`InputError` if a checkpoint, or files of others, would be lost; tell what is replaced."""
+def _refuse_loss(request: UpdateRequest) -> None:
+    """Raise :class:`InputError` if a checkpoint, or files of others, would be lost."""
     result_folder.keep_foreign(request.out, "name another folder with -o")
     graph, saved = request.out / result_folder.GRAPH_FILE, request.out / CHECKPOINT
     if graph.exists() and not is_graph_archive(graph):
         raise InputError(f"{graph} is not of an update, and would be lost: name another folder with -o")
     if saved.exists():
         raise InputError(f"{saved} belongs to the graph before the change: name another folder with -o, or remove it")
-    for text in result_folder.replaced(request.out, record["graph"]["digest"]):
-        request.on_message(text)
 
 
-def _as_they_are(request: UpdateRequest) -> Detection:
-    """The results without a change, in the folder that was asked for."""
-    if not (request.out.exists() and request.out.samefile(request.results)):
-        with writable_folder(request.out), FileTransaction() as together:
-            for name in (result_folder.GRAPH_FILE, *reversed(result_folder.FILES)):
-                if (request.results / name).is_file():
-                    write_bytes(request.out / name, (request.results / name).read_bytes(), together)
-    return Detection.load(request.out)
+def _copy(request: UpdateRequest) -> None:
+    """Put the results as they are into the folder that was asked for."""
+    if request.out.exists() and request.out.samefile(request.results):
+        return
+    with writable_folder(request.out), FileTransaction() as together:
+        for name in (result_folder.GRAPH_FILE, *reversed(result_folder.FILES)):
+            if (request.results / name).is_file():
+                write_bytes(request.out / name, (request.results / name).read_bytes(), together)
+            else:
+                (request.out / name).unlink(missing_ok=True)  # that of another update
 
 
 def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Split]:
@@ -206,14 +219,22 @@ def _options(record: dict[str, Any], before: Memberships) -> Options:
 def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: LocalSweeps) -> None:
     """Put the entry ``update`` into the record, and its text in the place of that on convergence."""
     full_run = {name: (before["held_out"]["validation"] or {}).get(name) for name in ("auc", "auc_error")}
-    earlier = before.get("update") or {"updates": 0, "moves_since_full_run": 0, "full_run": full_run}
-    n = change.graph.n_vertices
-    moves = earlier["moves_since_full_run"] + done.changed + len(change.new_vertices)
-    due = _due(moves / n, record["held_out"]["validation"], earlier["full_run"])
+    started: dict[str, Any] = {
+        "updates": 0,
+        "moves_since_full_run": 0,
+        "changes_since_full_run": 0,
+        "full_run": full_run,
+    }
+    earlier = before.get("update") or started
+    n, new, moved = change.graph.n_vertices, len(change.new_vertices), len(done.moved)
+    count = len(change.added) + len(change.removed)
+    moves, changes = earlier["moves_since_full_run"] + moved + new, earlier["changes_since_full_run"] + count
+    shares = moves / n, changes / change.graph.n_links
+    due = _due(*shares, record["held_out"]["validation"], earlier["full_run"])
+    more = (f", {new} are new" if new else "") + (f", {done.moving} still move" if done.moving else "")
     text = (
-        f"Updated after {plural(len(change.added) + len(change.removed), 'change')}: {done.touched} of "
-        f"{plural(n, 'vertex', 'vertices')} were swept, {done.changed} moved"
-        f"{f', {done.moving} still move' if done.moving else ''}."
+        f"Updated after {plural(count, 'change')}: {done.touched} of {plural(n, 'vertex', 'vertices')} were swept, "
+        f"{moved} moved{more}."
     )
     record["update"] = {
         "updates": earlier["updates"] + 1,
@@ -224,9 +245,11 @@ def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: 
         "rounds": done.rounds,
         "swept": done.touched,
         "row_updates": done.updates,
-        "moved": done.changed,
+        "moved": moved,
+        "moved_ids": change.graph.ids[done.moved[:_MOST_NAMED]].tolist(),
         "still_moving": done.moving,
         "moves_since_full_run": moves,
+        "changes_since_full_run": changes,
         "full_run": earlier["full_run"],
         "full_run_due": due,
         "text": text if due is None else f"{text} A full run is due: {due}.",
@@ -234,10 +257,12 @@ def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: 
     record["convergence"] |= {"settled": None, "text": record["update"]["text"]}
 
 
-def _due(moves: float, now: dict[str, Any] | None, full_run: dict[str, Any]) -> str | None:
+def _due(moves: float, changes: float, now: dict[str, Any] | None, full_run: dict[str, Any]) -> str | None:
     """Why a full run is due, or None.  AUC does not depend on density, which a change may change."""
     if moves > _MOST_MOVES:
         return f"since the last one there were {moves:.0%} as many moves as vertices"
+    if changes > _MOST_MOVES:
+        return f"since the last one there were {changes:.0%} as many changes as links"
     known = now is not None and None not in (*full_run.values(), now["auc"], now["auc_error"])
     if not known or now is None:
         return None

@@ -53,6 +53,10 @@ class Launches:
         self._last = self._kernels[entry].launch(blocks, items, args, shared)
         self._first = self._first or self._last
 
+    def resident_blocks(self, entry: str, block: int) -> int:
+        """How many blocks of an entry point the device holds at once, so that they may wait for each other."""
+        return self._kernels[entry].resident_blocks(block)
+
     def launch_cooperative(self, entry: str, grid: int, block: int, /, **scalars: np.generic) -> None:
         """Queue an entry point whose blocks may wait for each other, as :meth:`launch`.
 

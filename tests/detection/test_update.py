@@ -71,6 +71,7 @@ def test_vertices_move_with_their_links(results: Path, tmp_path: Path) -> None:
     assert (told["added"], told["removed"], told["new_vertices"]) == (28, len(gone), 1)
     assert told["swept"] < 4 * SIZE
     assert told["full_run_due"] is None
+    assert (told["moved_ids"], told["moved"]) == ([3], 1)
     # Link probabilities far from the change hardly change.
     pairs = [(a, b) for a in range(0, SIZE, 5) for b in range(2, SIZE, 7) if a != b and 3 not in (a, b)]
     model = [found.predict_links(pairs, calibrated=False) for found in (before, after)]
@@ -98,7 +99,9 @@ def test_files_stay_where_nothing_is_done(results: Path, tmp_path: Path) -> None
     empty = tmp_path / "empty.txt"
     empty.touch()
     assert "No link changes" in cli(run, "--add", known, "--remove", empty).output
-    assert "No link changes" in cli(run, "--add", known, "-o", tmp_path / "copy").output
+    header = tmp_path / "header.csv"
+    header.write_text("source,target,day\n")
+    assert "No link changes" in cli(run, "--add", known, "--remove", header, "-o", tmp_path / "copy").output
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == there
     (tmp_path / "graph.npz").write_bytes(b"mine")
     assert "is not of an update" in cli(run, "--add", unknown, "-o", tmp_path, code=2).output
@@ -183,3 +186,5 @@ def test_sums_follow_the_rows(pocl_device: Device) -> None:
 def test_results_of_others_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no run.json"):
         mmsbgen.update(tmp_path, add=[(1, 2)])
+    with pytest.raises(InputError, match="results is a list"):
+        mmsbgen.update([], add=[(1, 2)])

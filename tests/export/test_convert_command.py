@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
-from mmsbgen.sampler.saved.result_folder import FILES
 
 import mmsbgen
 from mmsbgen.base.errors import InputError
@@ -24,6 +23,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.export.run_folder import graph_of_run, read_folder
 from mmsbgen.graph import as_graph, load_edge_list
 from mmsbgen.jobs import Queue
+from mmsbgen.sampler.saved.result_folder import FILES
 from mmsbgen.scores import read_cover
 from mmsbgen.scores.cover import words_of
 from mmsbgen.service.exported_results import export

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
+
+#: Most bytes of a file that may have no more than a header.
+_ONE_LINE = 4096
 
 if TYPE_CHECKING:
     from mmsbgen.graph import Graph, ReadingOptions
@@ -62,6 +66,8 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
     out = given["out"] or results
     request = UpdateRequest(results, add, remove, graph, out, given["device"], given["database"], message)
     found = perform_update(request)
+    if found is None:
+        return
     if given["as_json"]:
         from mmsbgen.sampler.saved.results import as_json
 
@@ -75,7 +81,15 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
 def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:
     """The links of a file, or None if there is none or it is empty, as that of a day without changes."""
     from mmsbgen.graph import read_graph
+    from mmsbgen.graph.reading_options import USUAL_COLUMNS
 
-    if file is None or (file.is_file() and file.stat().st_size == 0):
+    if file is None:
         return None
+    if file.is_file() and file.stat().st_size < _ONE_LINE:
+        lines = file.read_text(encoding="utf-8", errors="replace").split("\n", 1)
+        names = {word.strip().strip('"').lower() for word in re.split("[,;\t|]", lines[0])}
+        usual = [*USUAL_COLUMNS, *([reading.columns[:2]] if reading.columns else [])]
+        header = any(names >= {str(name).lower() for name in pair} for pair in usual)
+        if not "".join(lines[header:]).strip():
+            return None
     return read_graph(Path("/dev/stdin") if str(file) == "-" else file, reading)

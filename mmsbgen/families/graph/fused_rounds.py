@@ -77,7 +77,11 @@ def launch_fused(on: Launches, a: Rounds, state: dict[str, int], width: np.float
         on.write("counts", zeroed)
         if width is not None:
             on.write("least", np.full(3, np.inf, width.dtype))
-        on.launch_cooperative(entry, grid, block, **windows, **{key: np.uint32(each) for key, each in numbers.items()})
+        # Devices differ in how many blocks they hold, and any number of them does.
+        blocks = min(grid, on.resident_blocks(entry, block)) if grid > 1 else 1
+        on.launch_cooperative(
+            entry, blocks, block, **windows, **{key: np.uint32(each) for key, each in numbers.items()}
+        )
         left = on.read("counts", _CONTROL + len(_LEFT))[_CONTROL:]
         now = {name: int(number) for name, number in zip(_LEFT, left, strict=True)}
         if now["turned"]:

@@ -95,7 +95,10 @@ def _rank_fused(on: Launches, settings: NDArray[Any]) -> None:
     block = int(on.config["block_size"])
     grid = on.traits.compute_units * int(on.config["blocks_per_unit"]) if on.traits.dialect == "cuda" else 1
     grid = min(grid, MOST_BLOCKS)
-    rounds, at_once = 0, max(1, MOST_AT_ONCE // on.count)
+    if grid > 1:
+        grid = min(grid, on.resident_blocks("ranks", block))
+    # The barrier counts arrivals in 32 bits.
+    rounds, at_once = 0, min(1 << 16, max(1, MOST_AT_ONCE // on.count))
     settings[CHANGE] = np.inf
     while rounds < settings[MOST_ROUNDS] and not settings[CHANGE] < settings[TOLERANCE]:
         most = np.uint32(min(at_once, settings[MOST_ROUNDS] - rounds))

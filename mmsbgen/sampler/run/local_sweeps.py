@@ -51,14 +51,14 @@ class LocalSweeps:
     Attributes:
         rounds: rounds, of one sweep over the vertices that were active.
         touched: vertices that were swept at least once.
-        changed: vertices whose row moved by more than the tolerance.
+        moved: vertices whose row moved by more than the tolerance, ascending.
         updates: updates of rows in all rounds.
         moving: vertices whose row still moved at the end.
     """
 
     rounds: int
     touched: int
-    changed: int
+    moved: Ints
     updates: int
     moving: int
 
@@ -201,4 +201,4 @@ def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
     device.write(sampler.values["vertices"], np.arange(n, dtype=np.uint32))
     chain = sampler.chain.counted(done, updates)
     sampler.restore(chain._replace(course=Phases("results", end=done)))
-    return LocalSweeps(done, int(touched.sum()), int(changed.sum()), updates, int(active.size))
+    return LocalSweeps(done, int(touched.sum()), np.flatnonzero(changed), updates, int(active.size))
