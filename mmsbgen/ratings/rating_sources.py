@@ -9,7 +9,7 @@ import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.ratings.rating_files import named_columns, read_ratings
-from mmsbgen.ratings.ratings import Duplicates, Ratings, of_columns
+from mmsbgen.ratings.ratings import Duplicates, Ratings, finite_ratings, of_columns
 
 __all__ = ["as_ratings"]
 
@@ -29,7 +29,7 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
             user and an item, unless ``duplicates`` is ``mean`` or ``last``.
     """
     if isinstance(source, Ratings):
-        return source
+        return _checked(source)
     if isinstance(source, str | os.PathLike):
         return read_ratings(source, duplicates=duplicates)
     if hasattr(source, "tocoo"):
@@ -49,6 +49,14 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
         f"a {type(source).__module__}.{type(source).__qualname__} holds no ratings; give a file, a scipy.sparse matrix "
         "of users by items, a data frame, or a tuple (users, items, ratings)"
     )
+
+
+def _checked(given: Ratings) -> Ratings:
+    count = finite_ratings(given.values, given.name).size
+    for what, places, ids in (("users", given.users, given.user_ids), ("items", given.items, given.item_ids)):
+        if places.dtype != np.uint32 or places.shape != (count,) or int(places.max()) >= ids.size:
+            raise InputError(f"{given.name}: {what} are not {count} uint32 indices below {ids.size}; give such indices")
+    return given
 
 
 def _whole(found: Ratings, n_users: int, n_items: int) -> Ratings:

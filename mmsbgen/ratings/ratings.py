@@ -15,7 +15,7 @@ from mmsbgen.base.id_text import plural
 from mmsbgen.graph.graph import number_integers
 from mmsbgen.graph.ids import number_ids
 
-__all__ = ["INTEGER", "Duplicates", "Ratings", "looked_up", "numbered", "of_columns", "unique_cells"]
+__all__ = ["INTEGER", "Duplicates", "Ratings", "finite_ratings", "looked_up", "numbered", "of_columns", "unique_cells"]
 
 Duplicates = Literal["error", "mean", "last"]
 #: An integer as Python writes it: of ids in text others, such as 007, stay text.
@@ -112,6 +112,17 @@ def _index(known: Mapping[Any, int], each: Any) -> int:
 
 def of_columns(users: Any, items: Any, values: Any, name: str, duplicates: Duplicates = "error") -> Ratings:
     """Ratings from three columns of equal length; see :func:`as_ratings`."""
+    ratings = finite_ratings(values, name)
+    if not len(users) == len(items) == ratings.size:
+        raise InputError(
+            f"{name}: {len(users)} users, {len(items)} items and {ratings.size} ratings; give as many of each"
+        )
+    (u, user_ids), (v, item_ids) = numbered(users, "users", name), numbered(items, "items", name)
+    return unique_cells(Ratings(u, v, ratings, user_ids, item_ids, name), duplicates)
+
+
+def finite_ratings(values: Any, name: str) -> NDArray[np.float64]:
+    """Ratings, float64 ``[E]``; raises InputError for none, and for others than finite numbers of at most 1e15."""
     try:
         ratings = np.asarray(values)
         if ratings.dtype.kind == "c":
@@ -119,10 +130,6 @@ def of_columns(users: Any, items: Any, values: Any, name: str, duplicates: Dupli
         ratings = ratings.astype(np.float64).reshape(-1)
     except (TypeError, ValueError):
         raise InputError(f"{name}: ratings are no numbers; give integers or floats") from None
-    if not len(users) == len(items) == ratings.size:
-        raise InputError(
-            f"{name}: {len(users)} users, {len(items)} items and {ratings.size} ratings; give as many of each"
-        )
     if not ratings.size:
         raise InputError(f"{name} has no rating; give at least one: user, item, rating")
     odd = ~np.isfinite(ratings) | (np.abs(ratings) > 1e15)
@@ -132,8 +139,7 @@ def of_columns(users: Any, items: Any, values: Any, name: str, duplicates: Dupli
             f"{name}: row {at + 1} has the rating {ratings[at]}; leave such rows out, ratings are finite numbers of at "
             "most 1e15"
         )
-    (u, user_ids), (v, item_ids) = numbered(users, "users", name), numbered(items, "items", name)
-    return unique_cells(Ratings(u, v, ratings, user_ids, item_ids, name), duplicates)
+    return ratings
 
 
 def unique_cells(found: Ratings, duplicates: Duplicates) -> Ratings:

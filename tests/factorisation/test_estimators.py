@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import signal
 import threading
@@ -382,3 +383,26 @@ def test_numpys_integers_are_saved(small: Ratings, tmp_path: Path, pocl_device: 
     fitted = MatrixFactorization(np.int64(3), n_epochs=np.int32(1), device=DEVICE).fit(small)  # type: ignore[arg-type]
     fitted.save(tmp_path / "m.npz")
     assert load_model(tmp_path / "m.npz").partial_fit(small).n_factors == 3
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"q": np.full((40, 2), np.nan, np.float32)},
+        {"q": np.full((40, 2), "1")},
+        {"b": np.zeros(60, complex)},
+        {"seen_offsets": np.array([*range(60, 0, -1), 900])},
+        {"seen_items": np.full(900, -1)},
+        {"user_ids": np.zeros((60, 1))},
+        {"scale": 0.0},
+    ],
+)
+def test_forged_models_are_refused(forged: dict[str, Any], small: Ratings, tmp_path: Path, pocl_device: Any) -> None:
+    fitted = MatrixFactorization(2, n_epochs=1, device=DEVICE).fit(small)
+    if "scale" in forged:
+        fitted._scaled = dataclasses.replace(fitted._scaled, **forged)
+    else:
+        vars(fitted.model_).update(forged)
+    fitted.save(tmp_path / "m.npz")
+    with pytest.raises(InputError, match="is no factorisation of mmsbgen"):
+        load_model(tmp_path / "m.npz")

@@ -117,7 +117,7 @@ def test_every_line_of_pairs_is_predicted_in_order(model: Path, tmp_path: Path) 
     rows = [line.split(",") for line in out.read_text().splitlines()]
     assert [row[:2] for row in rows[1:]] == [["who", "what"], ["7", "film 3"], ["2", "film 9"], ["7", "film 3"]]
     assert rows[2][2] == rows[4][2] != rows[3][2]
-    assert "1 users and 1 items are not in the model" in done.stderr
+    assert "users not in the model: 1, items: 1; they are predicted by the mean" in done.stderr
     file.write_text("userId,what,movie\n7,-,film 3\n")
     done = run("predict", model, file, "--columns", "1,3")
     assert done.stdout.splitlines()[1].startswith("7,film 3,")
@@ -125,7 +125,7 @@ def test_every_line_of_pairs_is_predicted_in_order(model: Path, tmp_path: Path) 
     file.write_text("a,b\nc,d\n")
     done = run("predict", model, file)
     assert done.exit_code == 2
-    assert "none of its 2 users and 2 items is in the model" in done.stderr
+    assert "users not in the model: 2, items: 2, that is all of them" in done.stderr
 
 
 @pytest.mark.opencl

@@ -167,3 +167,25 @@ def test_all_pairs_stay_in_order(tmp_path: Path) -> None:
     assert found.user_ids[found.users].tolist() == [3, 1, 3]
     file.write_text("7,userId,movie\n7,1,2\n")
     assert len(read_pairs(file, ("2", "3"))) == 1
+
+
+def test_what_was_lost_silently(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text("# a comment\na,x,3\n#b,x,4\n%c,x,5\n")
+    assert [each[0] for each in sorted(triples(read_ratings(file)))] == ["#b", "%c", "a"]
+    mmwrite(tmp_path / "m.mtx", np.array([[1.0, 0.0], [0.0, 2.0]]))
+    assert triples(read_ratings(tmp_path / "m.mtx")) == {(1, 1, 1.0), (1, 2, 0.0), (2, 1, 0.0), (2, 2, 2.0)}
+    with pytest.raises(InputError, match="ratings are no numbers"):
+        as_ratings(([1], [2], np.array([1j])))
+    pd.DataFrame({"user": [1], "item": [2], "rating": [3]}).to_parquet(tmp_path / "m.parquet")
+    with pytest.raises(InputError, match="name them: --columns"):
+        read_ratings(tmp_path / "m.parquet", columns=("user", "item"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"users": np.array([0, 2], np.uint32)}, {"items": np.array([0, 1])}, {"values": [1, np.nan]}]
+)
+def test_ratings_that_do_not_fit_together(wrong: dict[str, Any]) -> None:
+    given = vars(as_ratings(([1, 2], [3, 4], [1.0, 2.0]))) | wrong
+    with pytest.raises(InputError, match="give such indices|ratings are finite"):
+        as_ratings(Ratings(**given))

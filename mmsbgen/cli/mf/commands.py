@@ -192,6 +192,8 @@ def evaluate(model: Path, ratings: Path, columns: str | None, duplicates: Any, a
 @click.option("--columns", metavar="U,I", help="Columns of user and item: names, or numbers from 1.")
 @log_options
 def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> None:
+    import numpy as np
+
     from mmsbgen.base.errors import InputError
     from mmsbgen.factorisation import load_model
     from mmsbgen.ratings.rating_files import read_pairs
@@ -199,12 +201,12 @@ def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> 
     fitted, found = load_model(model), read_pairs(_file(pairs), _named(columns))
     users, items = found.user_ids[found.users], found.item_ids[found.items]
     u, v = fitted.model_.numbers("user", users), fitted.model_.numbers("item", items)
-    new = f"{len(set(users[u < 0].tolist()))} users and {len(set(items[v < 0].tolist()))} items"
+    new = f"users not in the model: {np.unique(found.users[u < 0]).size}, items: {np.unique(found.items[v < 0]).size}"
     if (u < 0).all() and (v < 0).all():
-        raise InputError(f"{pairs}: none of its {new} is in the model; give ids as the fitted file has them")
+        raise InputError(f"{pairs}: {new}, that is all of them; give ids as the fitted file has them")
     values = fitted.model_.predicted(u, v, True)
-    if (u < 0).any() or (v < 0).any():
-        click.echo(f"{new} are not in the model; they are predicted by the mean and what else is known", err=True)
+    if ((u < 0).any() or (v < 0).any()) and not is_quiet(click.get_current_context()):
+        click.echo(f"{new}; they are predicted by the mean and what else is known", err=True)
     rows = zip(users.tolist(), items.tolist(), values.tolist(), strict=True)
     _write([("user", "item", "rating"), *((user, item, f"{value:.6g}") for user, item, value in rows)], out)
 
