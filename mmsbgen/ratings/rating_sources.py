@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
 
     ``source`` is one of
 
-    * the path of a file (:func:`mmsbgen.ratings.read_ratings`), or :class:`Ratings`, returned unchanged;
+    * the path of a file (:func:`mmsbgen.ratings.read_ratings`), or :class:`Ratings`;
     * a tuple ``(users, items, ratings)`` of arrays or lists ``[E]``, ids of any kind;
     * a scipy.sparse matrix of users by items, of which every stored entry is a rating, an explicit 0 too;
     * a data frame of pandas or polars or a pyarrow table, whose columns are found by their names.
@@ -52,11 +53,14 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
 
 
 def _checked(given: Ratings) -> Ratings:
-    count = finite_ratings(given.values, given.name).size
+    values = finite_ratings(given.values, given.name)
     for what, places, ids in (("users", given.users, given.user_ids), ("items", given.items, given.item_ids)):
-        if places.dtype != np.uint32 or places.shape != (count,) or int(places.max()) >= ids.size:
-            raise InputError(f"{given.name}: {what} are not {count} uint32 indices below {ids.size}; give such indices")
-    return given
+        right = getattr(places, "dtype", None) == np.uint32 and places.shape == values.shape
+        if not right or int(places.max()) >= len(ids):
+            raise InputError(
+                f"{given.name}: {what} are not {values.size} uint32 indices below {len(ids)}: give such"
+            )
+    return replace(given, values=values)
 
 
 def _whole(found: Ratings, n_users: int, n_items: int) -> Ratings:

@@ -127,7 +127,7 @@ def finite_ratings(values: Any, name: str) -> NDArray[np.float64]:
         ratings = np.asarray(values)
         if ratings.dtype.kind == "c":
             raise TypeError
-        ratings = ratings.astype(np.float64).reshape(-1)
+        ratings = ratings.astype(np.float64, copy=False).reshape(-1)
     except (TypeError, ValueError):
         raise InputError(f"{name}: ratings are no numbers; give integers or floats") from None
     if not ratings.size:

@@ -187,5 +187,5 @@ def test_what_was_lost_silently(tmp_path: Path) -> None:
 )
 def test_ratings_that_do_not_fit_together(wrong: dict[str, Any]) -> None:
     given = vars(as_ratings(([1, 2], [3, 4], [1.0, 2.0]))) | wrong
-    with pytest.raises(InputError, match="give such indices|ratings are finite"):
+    with pytest.raises(InputError, match="give such|ratings are finite"):
         as_ratings(Ratings(**given))

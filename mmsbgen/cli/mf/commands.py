@@ -39,7 +39,7 @@ def mf() -> None:
     "fit",
     cls=GuidedCommand,
     help="Fit factors to RATINGS: a CSV, TSV or other file with user, item and rating a line. A part of the ratings is "
-    "held out, which tells when to stop and how good predictions are.",
+    "held out, and the sweep that predicts it best is kept.",
 )
 @click.argument("ratings", type=NamedPath())
 @click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The model, an .npz file.")
@@ -147,7 +147,8 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
 
 
 def _told(told: dict[str, Any], out: Path) -> str:
-    text = f"{told['ratings']} ratings of {told['users']} users and {told['items']} items; {told['sweeps']} sweeps, "
+    sweeps = f"{told['sweeps']} sweep{'s' * (told['sweeps'] != 1)}"
+    text = f"{told['ratings']} ratings of {told['users']} users and {told['items']} items; {sweeps}, "
     text += f"{told['seconds']:.1f} s"
     if "schedule" in told:
         text += f" ({told['ratings_per_second'] / 1e6:.1f} million ratings/s by {told['schedule']})"
