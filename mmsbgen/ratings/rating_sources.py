@@ -57,9 +57,7 @@ def _checked(given: Ratings) -> Ratings:
     for what, places, ids in (("users", given.users, given.user_ids), ("items", given.items, given.item_ids)):
         right = getattr(places, "dtype", None) == np.uint32 and places.shape == values.shape
         if not right or int(places.max()) >= len(ids):
-            raise InputError(
-                f"{given.name}: {what} are not {values.size} uint32 indices below {len(ids)}: give such"
-            )
+            raise InputError(f"{given.name}: {what} are not {values.size} uint32 indices below {len(ids)}: give such")
     return replace(given, values=values)
 
 
