@@ -42,7 +42,7 @@ class ALS(Parameters, Answers):
 
     Explicit: biases are taken from the ratings first; factors then minimise the squared errors of the rest plus
     ``reg`` times the squared length of each row, times its number of ratings if ``weighted`` (Zhou et al. 2008).
-    Implicit (Hu, Koren, Volinsky 2008): every cell has the preference 1 where there is a count, else 0, with the
+    Implicit (Hu, Koren, Volinsky 2008): every cell has the preference 1 where a count is above 0, else 0, with the
     confidence ``1 + alpha count``.
 
     Args:
@@ -94,6 +94,10 @@ class ALS(Parameters, Answers):
             raise InputError(
                 f"{ratings.name} has a count of {ratings.values.min():g}; implicit feedback has none below 0"
             )
+        if self.implicit:
+            ratings = ratings.part(ratings.values > 0)
+            if not len(ratings):
+                raise InputError(f"{ratings.name} has counts of 0 only; give at least one above 0")
         train, test = train_and_test(ratings, self.holdout, seed)
         m, n = ratings.user_ids.size, ratings.item_ids.size
         p, q = start_factors(seed, m, n, self.n_factors, bias=True)
@@ -113,7 +117,7 @@ class ALS(Parameters, Answers):
         x = scaled.back(course.factors)
         self.model_ = ModelFactors(
             x.p, x.q, x.b, x.c, scaled.mean, scaled.low, scaled.high,
-            ratings.user_ids, ratings.item_ids, *seen_by_user(train), implicit=self.implicit,
+            ratings.user_ids, ratings.item_ids, *seen_by_user(ratings), implicit=self.implicit,
         )  # fmt: skip
         self.n_iter_, self.history_, self.interrupted_ = course.best, course.history, course.interrupted
         if course.interrupted:

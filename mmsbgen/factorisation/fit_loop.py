@@ -18,6 +18,7 @@ from mmsbgen.families.mf.layout import by_row
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.workloads import Cells
 from mmsbgen.ratings import Ratings, as_ratings
+from mmsbgen.ratings.ratings import looked_up
 
 __all__ = [
     "FitCourse",
@@ -54,7 +55,8 @@ class Scaled:
         """The scale of ratings; constant ones have scale 1."""
         deviation = float(values.std())
         low, high = float(values.min()), float(values.max())
-        return cls(float(values.mean()), deviation if deviation > 1e-12 * max(1.0, abs(high)) else 1.0, low, high)
+        constant = deviation <= 1e-12 * max(abs(low), abs(high))
+        return cls(float(values.mean()), 1.0 if constant else deviation, low, high)
 
     def cells(self, ratings: Ratings) -> Cells:
         """The ratings of sweeps."""
@@ -106,24 +108,34 @@ def fit_sweeps(
     on.evaluate_on(judged, low, high)
     course = FitCourse(on.factors(), [], 0, False, 0.0)
     begin, best = time.perf_counter(), np.inf
+
+    def kept(number: int) -> Factors:
+        found = on.factors()
+        need_finite(number, *vars(found).values())
+        return found
+
+    def need_finite(number: int, *arrays: Any) -> None:
+        if not all(np.isfinite(each).all() for each in arrays):
+            raise InputError(f"the factors are not finite any more after sweep {number} with {settings}")
+
     with StopRequest().listening() as stop, stage(f"fitting {on.cells.users.size} ratings", n_epochs, "sweeps") as told:
         for number in range(n_epochs):
             before = time.perf_counter()
             sweep(number)
             course.swept_s += time.perf_counter() - before
             rmse = on.errors()[0] * scaled.scale
-            if not np.isfinite(rmse) or rmse > 1e6 * scaled.scale:
-                raise InputError(f"the factors are not finite any more after sweep {number + 1} with {settings}")
+            need_finite(number + 1, rmse)
             seconds = time.perf_counter() - begin
             course.history.append({"sweep": number + 1, "seconds": seconds, "rmse": rmse})
             if patience is not None and rmse < best:
-                best, course.best, course.factors = rmse, number + 1, on.factors()
+                best, course.best, course.factors = rmse, number + 1, kept(number + 1)
             told.tell(number + 1)
             course.interrupted = bool(stop)
             if stop or (patience is not None and number + 1 - course.best >= patience):
                 break
     if patience is None:
-        course.factors, course.best = on.factors(), len(course.history)
+        course.best = len(course.history)
+        course.factors = kept(course.best)
     return course
 
 
@@ -142,10 +154,9 @@ def train_and_test(ratings: Ratings, holdout: Any, seed: int) -> tuple[Ratings, 
     if isinstance(holdout, float):
         return ratings.held_out(holdout, seed)
     given = as_ratings(holdout)
-    known_u = {name: at for at, name in enumerate(ratings.user_ids.tolist())}
-    known_v = {name: at for at, name in enumerate(ratings.item_ids.tolist())}
-    u = np.array([known_u.get(name, -1) for name in given.user_ids.tolist()], np.int64)[given.users]
-    v = np.array([known_v.get(name, -1) for name in given.item_ids.tolist()], np.int64)[given.items]
+    known_u, known_v = ({name: at for at, name in enumerate(x.tolist())} for x in (ratings.user_ids, ratings.item_ids))
+    u = looked_up(known_u, given.user_ids, "users")[given.users]
+    v = looked_up(known_v, given.item_ids, "items")[given.items]
     kept = (u >= 0) & (v >= 0)
     if not kept.any():
         raise InputError("the held-out ratings have no user and item of those to fit; give others")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError, NotFittedError
 from mmsbgen.factorisation.model_writer import write_model
 from mmsbgen.ratings import Ratings, as_ratings
+from mmsbgen.ratings.ratings import looked_up
 
 __all__ = ["Answers", "ModelFactors"]
 
@@ -53,18 +53,11 @@ class ModelFactors:
     _numbers: dict[str, dict[Any, int]] = field(default_factory=dict)
 
     def numbers(self, side: str, ids: Any) -> NDArray[np.int64]:
-        """Indices ``[S]`` of users or items by their ids; -1 for unknown ones.
-
-        Where the ids are texts, numbers are looked up as texts: a file of some of them may have numbers only.
-        """
+        """Indices ``[S]`` of users or items by their ids; -1 for unknown ones, see :func:`looked_up`."""
         every = self.user_ids if side == "user" else self.item_ids
         if side not in self._numbers:
             self._numbers[side] = {name: at for at, name in enumerate(every.tolist())}
-        known = self._numbers[side]
-        array = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-        if every.dtype.kind == "U":
-            array = list(map(str, array))
-        return np.fromiter((known.get(each, -1) for each in array), np.int64, len(array))
+        return looked_up(self._numbers[side], ids, f"{side}s")
 
     def predicted(self, users: Array, items: Array, clip: bool) -> NDArray[np.float64]:
         """Predictions ``[S]`` for indices of users and items ``[S]``; -1 adds nothing to the mean."""
@@ -129,10 +122,7 @@ class Answers:
         """
         model = self._fitted()
         if items is None:
-            pairs = np.asarray(users)
-            if pairs.ndim != 2 or pairs.shape[1] != 2:
-                raise InputError(f"pairs of shape {pairs.shape}: give users and items, or an array (S, 2) of both")
-            users, items = pairs[:, 0], pairs[:, 1]
+            users, items = _columns_of(users)
         u, v = model.numbers("user", users), model.numbers("item", items)
         if u.size != v.size:
             raise InputError(f"{u.size} users and {v.size} items: give as many of each")
@@ -258,8 +248,15 @@ def given_ratings(X: Any, y: Any) -> Ratings:  # noqa: N803
     """Ratings from the arguments of ``fit``: what ``as_ratings`` takes, or pairs ``[E, 2]`` and ratings ``[E]``."""
     if y is None:
         return as_ratings(X)
-    pairs: Sequence[Any] | Array = X if isinstance(X, np.ndarray) else np.asarray(X)
-    if np.ndim(pairs) != 2 or np.shape(pairs)[1] != 2:
-        raise InputError(f"X of shape {np.shape(pairs)} with y: give pairs (E, 2) of user and item")
-    array = np.asarray(pairs)
-    return as_ratings((array[:, 0], array[:, 1], y))
+    return as_ratings((*_columns_of(X), y))
+
+
+def _columns_of(pairs: Any) -> tuple[Any, Any]:
+    """Users and items of pairs; those of a list keep their types, of which an array would make one."""
+    array = pairs.to_numpy() if hasattr(pairs, "to_numpy") else pairs
+    if isinstance(array, np.ndarray) and array.ndim == 2 and array.shape[1] == 2:
+        return array[:, 0], array[:, 1]
+    rows: Any = array if isinstance(array, list | tuple) else [()]
+    if not all(isinstance(row, list | tuple | np.ndarray) and len(row) == 2 for row in rows):
+        raise InputError(f"a {type(pairs).__name__} is no list of pairs: give an array (S, 2) of user and item")
+    return [row[0] for row in rows], [row[1] for row in rows]

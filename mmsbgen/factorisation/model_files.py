@@ -6,6 +6,8 @@ import json
 import os
 from typing import Any
 
+import numpy as np
+
 from mmsbgen._version import __version__
 from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, stored_arrays
 from mmsbgen.base.errors import InputError
@@ -46,6 +48,8 @@ def load_model(path: str | os.PathLike[str]) -> MatrixFactorization | ALS:
             mean, low, high, scale = map(float, meta["numbers"])
             model = ModelFactors(**arrays, **ids, mean=mean, low=low, high=high, implicit=bool(meta["implicit"]))
             _check(model)
+            if not (np.isfinite([mean, scale]).all() and scale > 0 and low <= high):
+                raise ValueError("its mean, scale and range are not those of ratings")
             kind = {"ALS": ALS, "MatrixFactorization": MatrixFactorization}[meta["estimator"]]
             fitted: Any = kind(**meta["params"])
             fitted.model_, fitted.n_iter_, fitted.history_ = model, int(meta["n_iter"]), list(meta["history"])
@@ -67,6 +71,13 @@ def _check(model: ModelFactors) -> None:
     shapes = [model.p.shape, model.q.shape, model.b.shape, model.c.shape, model.seen_offsets.shape]
     if shapes != [(m, k), (n, k), (m,), (n,), (m + 1,)]:
         raise ValueError("its arrays do not fit together")
-    seen = model.seen_items
-    if int(model.seen_offsets[-1]) != seen.size or (seen.size and int(seen.max()) >= n):
+    if model.user_ids.ndim != 1 or model.item_ids.ndim != 1:
+        raise ValueError("its ids have several dimensions")
+    if not all(x.dtype.kind == "f" and np.isfinite(x).all() for x in (model.p, model.q, model.b, model.c)):
+        raise ValueError("its factors are no finite numbers")
+    seen, offsets = model.seen_items, model.seen_offsets
+    if seen.dtype.kind not in "iu" or offsets.dtype.kind not in "iu" or seen.ndim != 1:
+        raise ValueError("its rated items are no indices")
+    ends = np.array_equal(offsets[[0, -1]], [0, seen.size]) and np.all(offsets[1:] >= offsets[:-1])
+    if not ends or (seen.size and not 0 <= int(seen.min()) <= int(seen.max()) < n):
         raise ValueError("its rated items do not fit together")

@@ -23,7 +23,10 @@ _PLAIN = (int, float, str, bool, type(None))
 def write_model(path: str | os.PathLike[str], fitted: Any) -> None:
     """Write a fitted :class:`MatrixFactorization` or :class:`ALS`; raises InputError if that is not possible."""
     model = fitted._fitted()
-    params = {name: value for name, value in fitted.get_params().items() if isinstance(value, _PLAIN)}
+    given = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in fitted.get_params().items()
+    }
+    params = {name: value for name, value in given.items() if isinstance(value, _PLAIN)}
     meta = {
         "kind": KIND,
         "format": FORMAT,

@@ -28,6 +28,7 @@ from mmsbgen.factorisation.fitted_factors import Answers, ModelFactors, given_ra
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.start import start_factors
 from mmsbgen.ratings import Ratings
+from mmsbgen.ratings.ratings import unique_cells
 
 __all__ = ["MatrixFactorization"]
 
@@ -52,7 +53,8 @@ class MatrixFactorization(Parameters, Answers):
         schedule: ``tiles``: ratings that share a row are done in one order, the same every time; ``adds``: nobody
             waits, rows that are read may be old; ``locks``: rows are locked, in another order each time; ``auto``:
             tiles on processors and adds on GPUs.
-        deterministic: Whether the same seed has to give the same bits on the same device: with ``auto`` means tiles.
+        deterministic: Whether the same seed has to give the same bits with the same device and tuning database: with
+            ``auto`` means tiles.
         holdout: The part of the ratings, such as 0.1, or other ratings, by which the best sweep is chosen.
         patience: Sweeps without a better error on held-out ratings after which fitting ends.
         random_state: An integer, None for 0, or a NumPy generator.
@@ -100,7 +102,7 @@ class MatrixFactorization(Parameters, Answers):
         scaled = Scaled.of(train.values)
         start = without_unrated(Factors(p, q, np.zeros(m), np.zeros(n)), train)
         course = self._swept(scaled, train, test, start, seed)
-        self._keep(course, scaled, train)
+        self._keep(course, scaled, ratings)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
@@ -121,14 +123,16 @@ class MatrixFactorization(Parameters, Answers):
         root, scale = np.sqrt(self._scaled.scale), self._scaled.scale
         p, q = start_factors(seed, m, n, self.n_factors, bias=self.bias)
         b, c = np.zeros(m), np.zeros(n)
-        for rows, known in ((p, model.p), (q, model.q)):
-            rated = np.flatnonzero(known.any(axis=1))
-            rows[rated] = known[rated] / root
         b[: model.b.size], c[: model.c.size] = model.b / scale, model.c / scale
         numbers = ModelFactors(**(vars(model) | {"user_ids": users, "item_ids": items, "_numbers": {}}))
         u = numbers.numbers("user", given.user_ids)[given.users].astype(np.uint32)
         v = numbers.numbers("item", given.item_ids)[given.items].astype(np.uint32)
         fresh = Ratings(u, v, given.values, users, items, given.name)
+        for rows, known, new in ((p, model.p, u), (q, model.q, v)):
+            rated = np.flatnonzero(known.any(axis=1))
+            start, rows[:] = rows.copy(), 0
+            rows[new] = start[new]
+            rows[rated] = known[rated] / root
         before = np.repeat(
             np.arange(model.p.shape[0], dtype=np.uint32), model.seen_offsets[1:] - model.seen_offsets[:-1]
         )
@@ -139,8 +143,8 @@ class MatrixFactorization(Parameters, Answers):
             users,
             items,
         )
-        course = self._swept(self._scaled, fresh, None, without_unrated(Factors(p, q, b, c), every), seed)
-        self._keep(course, self._scaled, every)
+        course = self._swept(self._scaled, fresh, None, Factors(p, q, b, c), seed)
+        self._keep(course, self._scaled, unique_cells(every, "last"))
         return self
 
     def _check(self) -> None:
@@ -181,7 +185,7 @@ class MatrixFactorization(Parameters, Answers):
         self.model_ = ModelFactors(x.p, x.q, x.b, x.c, scaled.mean, scaled.low, scaled.high, *ids, offsets, items)
         self.n_iter_, self.history_, self.interrupted_ = course.best, course.history, course.interrupted
         if course.interrupted:
-            warn_user(f"stopped in sweep {len(course.history)}; partial_fit goes on", InterruptedFactorisation)
+            warn_user(f"stopped in sweep {len(course.history)}, with the best factors so far", InterruptedFactorisation)
 
 
 def _grown(model: ModelFactors, side: str, given: Ratings) -> Any:

@@ -20,7 +20,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
-from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns, unique_cells
+from mmsbgen.ratings.ratings import INTEGER, Duplicates, Ratings, numbered, of_columns
 
 __all__ = ["named_columns", "read_pairs", "read_ratings"]
 
@@ -30,6 +30,11 @@ _ITEMS = (*(f"{thing}{end}" for thing in _THINGS for end in ("id", "")), "iid", 
 _RATINGS = ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "ratingvalue", "plays", "count")
 _REMEDY = "name them: --columns USER,ITEM,RATING (columns=(...) in Python), by names or by numbers from 1 on"
 _EXAMPLE = "a file of ratings has lines such as 196,242,3: user, item, rating"
+#: Begins of fields that are no integers as Python writes them: +5, 007, -0.  Each begins with a literal, which is fast.
+_NOT_PLAIN = [
+    re.compile(begin + rb"(?<![^\n\t,;| ]" + begin + rb")" + more)
+    for begin, more in ((rb"\+", rb""), (rb"0", rb"[0-9]"), (rb"-0", rb"(?!\.)"))
+]
 _ROW = [("user", np.int64), ("item", np.int64), ("rating", np.float64)]
 
 
@@ -56,12 +61,15 @@ def read_ratings(
 
 
 def read_pairs(path: str | os.PathLike[str], columns: Sequence[Any] | None = None) -> Ratings:
-    """Read a file of pairs of user and item; ratings in it are not read.  Raises as :func:`read_ratings`."""
+    """Read a file of pairs of user and item, all of them; ratings in it are not read.
+
+    Raises as :func:`read_ratings`.
+    """
     users, items, _ = _columns(Path(path), columns, 2)
     if not len(users):
         raise InputError(f"{path} has no pair; give lines such as 196,242: user, item")
     (u, user_ids), (v, item_ids) = numbered(users, "users", str(path)), numbered(items, "items", str(path))
-    return unique_cells(Ratings(u, v, np.full(u.size, np.nan), user_ids, item_ids, str(path)), "last")
+    return Ratings(u, v, np.full(u.size, np.nan), user_ids, item_ids, str(path))
 
 
 def _columns(file: Path, columns: Sequence[Any] | None, wanted: int) -> tuple[Any, Any, Any]:
@@ -74,6 +82,9 @@ def _columns(file: Path, columns: Sequence[Any] | None, wanted: int) -> tuple[An
             if columns is not None:
                 raise InputError(f"{file} is a matrix, which has no columns {columns!r}: leave them out")
             matrix = matrix_market(file, raw) if kind == "mtx" else npz_matrix(file, raw)
+            if kind == "mtx" and b" array " in raw[:80].lower():  # a dense one, whose zeros are ratings, too
+                rows, columns_ = np.indices(matrix.shape).reshape(2, -1)
+                return rows + 1, columns_ + 1, matrix.toarray().reshape(-1)
             first = int(kind == "mtx")
             return matrix.row.astype(np.int64) + first, matrix.col.astype(np.int64) + first, matrix.data
         if kind == "parquet":
@@ -108,6 +119,8 @@ def named_columns(names: Sequence[str], columns: Sequence[Any] | None, where: st
         InputError: If they cannot be told by their names, or ``columns`` has others.
     """
     if columns is not None:
+        if len(columns) < wanted:
+            raise InputError(f"columns={columns!r}: {_REMEDY}")
         return tuple(_place(names, column, where) for column in columns[:wanted])
     plain, found = [_plain(name) for name in names], []
     for among in (_USERS, _ITEMS, _RATINGS)[:wanted]:
@@ -119,11 +132,9 @@ def named_columns(names: Sequence[str], columns: Sequence[Any] | None, where: st
 
 
 def _place(names: Sequence[str], column: Any, where: str) -> int:
-    if str(column) in names:
-        return list(names).index(str(column))
-    text = str(column)
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(names):
-        return int(text) - 1
+    for among in (list(map(str, range(1, len(names) + 1))), list(names)):
+        if str(column) in among:
+            return among.index(str(column))
     raise InputError(f"{where} has no column {column!r}; there are {', '.join(names)}")
 
 
@@ -179,14 +190,13 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
             f"{file}: {len(names)} columns in the first row, {' '.join(names)[:80]!r}; "
             + (_EXAMPLE if wanted == 3 else "give lines such as 196,242: user, item")
         )
-    if columns is not None:
-        if len(columns) < wanted:
-            raise InputError(f"columns={columns!r}: {_REMEDY}")
-        at = tuple(_place(names, column, str(file)) for column in columns[:wanted])
-        by_name = any(str(column) in names for column in columns)
-        return int(by_name or (wanted == 3 and not _is_number(names[at[2]]))), at
     plain = {_plain(name) for name in names}
-    if plain & set(_USERS) and plain & set(_ITEMS):
+    known = bool(plain & set(_USERS) and plain & set(_ITEMS))
+    if columns is not None:
+        at = named_columns(names, columns, str(file), wanted)
+        by_name = any(str(column) != str(place + 1) for column, place in zip(columns, at, strict=False))
+        return int(known or by_name or (wanted == 3 and not _is_number(names[at[2]]))), at
+    if known:
         return 1, named_columns(names, None, str(file), wanted)
     at = tuple(range(wanted))
     if wanted < 3 or _is_number(names[2]):
@@ -195,11 +205,13 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
 
 
 def _numbers(text: bytes, mark: str | None, begin: int, at: tuple[int, ...]) -> tuple[Any, Any, Any] | None:
-    """The columns if ids are integers and every line is whole; else None."""
+    """The columns if ids are integers as Python writes them and every line is whole; else None."""
     if mark == "::":
         if b"\t" in text:
             return None
         text, mark = text.replace(b"::", b"\t"), "\t"
+    if any(pattern.search(text) for pattern in _NOT_PLAIN):
+        return None
     try:
         table: NDArray[Any] = np.loadtxt(
             io.BytesIO(text), dtype=_ROW[: len(at)], delimiter=mark, skiprows=begin, usecols=at, comments=None, ndmin=1
@@ -216,7 +228,7 @@ def _words(
     users, items, values = [], [], []
     for number, line in enumerate(text.decode().split("\n"), 1):
         shown = line.strip()
-        if number <= begin or not shown or shown[0] in "#%":
+        if number <= begin or not shown:
             continue
         row = _fields(shown, mark)
         if len(row) <= max(at):
@@ -246,6 +258,6 @@ def _rating(file: Path, number: int, word: str) -> float:
 
 
 def _ids(words: list[str]) -> Any:
-    if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", word) for word in words):
+    if all(map(INTEGER.fullmatch, words)):
         return np.array(words, np.int64)
     return words

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.ratings.rating_files import named_columns, read_ratings
-from mmsbgen.ratings.ratings import Duplicates, Ratings, of_columns
+from mmsbgen.ratings.ratings import Duplicates, Ratings, finite_ratings, of_columns
 
 __all__ = ["as_ratings"]
 
@@ -19,7 +20,7 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
 
     ``source`` is one of
 
-    * the path of a file (:func:`mmsbgen.ratings.read_ratings`), or :class:`Ratings`, returned unchanged;
+    * the path of a file (:func:`mmsbgen.ratings.read_ratings`), or :class:`Ratings`;
     * a tuple ``(users, items, ratings)`` of arrays or lists ``[E]``, ids of any kind;
     * a scipy.sparse matrix of users by items, of which every stored entry is a rating, an explicit 0 too;
     * a data frame of pandas or polars or a pyarrow table, whose columns are found by their names.
@@ -29,7 +30,7 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
             user and an item, unless ``duplicates`` is ``mean`` or ``last``.
     """
     if isinstance(source, Ratings):
-        return source
+        return _checked(source)
     if isinstance(source, str | os.PathLike):
         return read_ratings(source, duplicates=duplicates)
     if hasattr(source, "tocoo"):
@@ -49,6 +50,15 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
         f"a {type(source).__module__}.{type(source).__qualname__} holds no ratings; give a file, a scipy.sparse matrix "
         "of users by items, a data frame, or a tuple (users, items, ratings)"
     )
+
+
+def _checked(given: Ratings) -> Ratings:
+    values = finite_ratings(given.values, given.name)
+    for what, places, ids in (("users", given.users, given.user_ids), ("items", given.items, given.item_ids)):
+        right = getattr(places, "dtype", None) == np.uint32 and places.shape == values.shape
+        if not right or int(places.max()) >= len(ids):
+            raise InputError(f"{given.name}: {what} are not {values.size} uint32 indices below {len(ids)}: give such")
+    return replace(given, values=values)
 
 
 def _whole(found: Ratings, n_users: int, n_items: int) -> Ratings:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,9 +15,11 @@ from mmsbgen.base.id_text import plural
 from mmsbgen.graph.graph import number_integers
 from mmsbgen.graph.ids import number_ids
 
-__all__ = ["Duplicates", "Ratings", "numbered", "of_columns", "unique_cells"]
+__all__ = ["INTEGER", "Duplicates", "Ratings", "finite_ratings", "looked_up", "numbered", "of_columns", "unique_cells"]
 
 Duplicates = Literal["error", "mean", "last"]
+#: An integer as Python writes it: of ids in text others, such as 007, stay text.
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _MOST_ROWS = 2**31
 
 
@@ -80,16 +84,52 @@ def numbered(ids: Any, what: str, name: str) -> tuple[NDArray[np.uint32], NDArra
     return places.astype(np.uint32), distinct
 
 
+def looked_up(known: Mapping[Any, int], ids: Any, what: str) -> NDArray[np.int64]:
+    """Indices ``[S]`` of ``ids`` ``[S]`` among the ``known``; -1 for others.
+
+    The integer 7 and the text 7 are the same id, as other ids of a file decide which of them it gives.
+
+    Raises:
+        InputError: For ids that are no list of one dimension, or have no hash.
+    """
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) != 1:
+        raise InputError(f"{ids!r}: give a list or an array of ids of {what}")
+    every = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    try:
+        return np.fromiter((_index(known, each) for each in every), np.int64, len(every))
+    except TypeError:
+        raise InputError(f"an id of {what} is a list or has no hash otherwise: give a list of one dimension") from None
+
+
+def _index(known: Mapping[Any, int], each: Any) -> int:
+    at = known.get(each)
+    if at is None and isinstance(each, int | np.integer):
+        at = known.get(str(each))
+    elif at is None and isinstance(each, str) and INTEGER.fullmatch(each):
+        at = known.get(int(each))
+    return -1 if at is None else at
+
+
 def of_columns(users: Any, items: Any, values: Any, name: str, duplicates: Duplicates = "error") -> Ratings:
     """Ratings from three columns of equal length; see :func:`as_ratings`."""
-    try:
-        ratings = np.asarray(values, np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        raise InputError(f"{name}: ratings are no numbers; give integers or floats") from None
+    ratings = finite_ratings(values, name)
     if not len(users) == len(items) == ratings.size:
         raise InputError(
             f"{name}: {len(users)} users, {len(items)} items and {ratings.size} ratings; give as many of each"
         )
+    (u, user_ids), (v, item_ids) = numbered(users, "users", name), numbered(items, "items", name)
+    return unique_cells(Ratings(u, v, ratings, user_ids, item_ids, name), duplicates)
+
+
+def finite_ratings(values: Any, name: str) -> NDArray[np.float64]:
+    """Ratings, float64 ``[E]``; raises InputError for none, and for others than finite numbers of at most 1e15."""
+    try:
+        ratings = np.asarray(values)
+        if ratings.dtype.kind == "c":
+            raise TypeError
+        ratings = ratings.astype(np.float64, copy=False).reshape(-1)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: ratings are no numbers; give integers or floats") from None
     if not ratings.size:
         raise InputError(f"{name} has no rating; give at least one: user, item, rating")
     odd = ~np.isfinite(ratings) | (np.abs(ratings) > 1e15)
@@ -99,8 +139,7 @@ def of_columns(users: Any, items: Any, values: Any, name: str, duplicates: Dupli
             f"{name}: row {at + 1} has the rating {ratings[at]}; leave such rows out, ratings are finite numbers of at "
             "most 1e15"
         )
-    (u, user_ids), (v, item_ids) = numbered(users, "users", name), numbered(items, "items", name)
-    return unique_cells(Ratings(u, v, ratings, user_ids, item_ids, name), duplicates)
+    return ratings
 
 
 def unique_cells(found: Ratings, duplicates: Duplicates) -> Ratings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mmsbgen.cli import main
+from mmsbgen.factorisation.device_sweeps import DeviceSweeps
 from mmsbgen.families.mf.generated import generated_ratings
 
 
@@ -32,7 +34,7 @@ def model(ratings: Path) -> Path:
     assert done.exit_code == 0, done.output
     assert "1500 ratings of 80 users and 50 items" in done.stdout
     assert "by tiles" in done.stdout
-    assert "on held-out ratings; the mean alone has about 1.0" in done.stdout
+    assert "on held-out ratings in the best sweep by them; the mean alone has about 1.0" in done.stdout
     return file
 
 
@@ -53,7 +55,7 @@ def test_a_model_answers(ratings: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.csv"
     assert run("predict", model, ratings, "-o", out).exit_code == 0
     assert len(out.read_text().splitlines()) == 1501
-    assert len({line.split(",")[0] for line in lines[1:]} & rated) <= 1  # held-out ones may be recommended
+    assert not {line.split(",")[0] for line in lines[1:]} & rated
 
 
 @pytest.mark.opencl
@@ -73,6 +75,9 @@ def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
         (("recommend", "{ratings}", "--user", "1"), "is no factorisation of mmsbgen"),
         (("fit", "{ratings}", "-o", "{out}", "--holdout", "7"), "holdout=7.0"),
         (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--deterministic"), "is of the method sgd"),
+        (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--schedule", "locks"), "is of the method sgd"),
+        (("fit", "{ratings}", "-o", "{out}", "--method", "implicit", "--test", "{ratings}"), "are for ratings"),
+        (("fit", "{ratings}", "-o", "{out}", "--holdout", "0.2", "--test", "{ratings}"), "give one of them"),
         (("fit", "{twice}", "-o", "{out}"), "rates item 2 twice"),
         (("evaluate", "{model}", "{ratings}", "--columns", "a,b,c"), "has no column 'a'"),
     ],
@@ -100,4 +105,63 @@ def test_duplicates_are_joined_as_asked(tmp_path: Path) -> None:
     done = run(*words, "--duplicates", "last")
     assert done.exit_code == 0, done.output
     assert "120 ratings" in done.stdout
-    assert np.isfinite(np.load(out)["p"]).all()
+    assert np.load(out)["seen_items"].size == 120
+
+
+@pytest.mark.opencl
+def test_every_line_of_pairs_is_predicted_in_order(model: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "pairs.csv", tmp_path / "new" / "p.csv"
+    file.write_text("who,what\n7,film 3\n2,film 9\n7,film 3\n")
+    done = run("predict", model, file, "-o", out)
+    assert done.exit_code == 0, done.output
+    rows = [line.split(",") for line in out.read_text().splitlines()]
+    assert [row[:2] for row in rows[1:]] == [["who", "what"], ["7", "film 3"], ["2", "film 9"], ["7", "film 3"]]
+    assert rows[2][2] == rows[4][2] != rows[3][2]
+    assert "users not in the model: 1, items: 1; they are predicted by the mean" in done.stderr
+    file.write_text("userId,what,movie\n7,-,film 3\n")
+    done = run("predict", model, file, "--columns", "1,3")
+    assert done.stdout.splitlines()[1].startswith("7,film 3,")
+    assert done.stderr == ""
+    file.write_text("a,b\nc,d\n")
+    done = run("predict", model, file)
+    assert done.exit_code == 2
+    assert "users not in the model: 2, items: 2, that is all of them" in done.stderr
+
+
+@pytest.mark.opencl
+def test_where_the_model_goes_is_tried_first(ratings: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("fit", tmp_path / "none.csv", "-o", tmp_path / "file" / "m.npz")
+    assert done.exit_code == 2
+    assert "cannot write" in done.stderr
+    done = run("fit", tmp_path / "none.csv", "-o", tmp_path / "new" / "m.npz")
+    assert done.exit_code == 2
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.opencl
+def test_ratings_to_stop_by_that_are_left_out_are_told(ratings: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test.csv"
+    test.write_text("".join(ratings.read_text().splitlines(keepends=True)[:50]) + "nobody,film 1,3\n1,nothing,3\n")
+    out = tmp_path / "m.npz"
+    done = run("fit", ratings, "--test", test, "-k", 2, "--epochs", 2, "-o", out, "--device", "pocl")
+    assert done.exit_code == 0, done.output
+    assert "2 held-out ratings by unknown users or of unknown items were left out" in done.stdout
+
+
+@pytest.mark.opencl
+@pytest.mark.filterwarnings("default::mmsbgen.factorisation.fit_loop.InterruptedFactorisation")
+def test_ctrl_c_saves_and_exits_with_130(ratings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = DeviceSweeps.errors
+
+    def interrupted(sweeps: DeviceSweeps) -> tuple[float, float]:
+        signal.raise_signal(signal.SIGINT)
+        return errors(sweeps)
+
+    monkeypatch.setattr(DeviceSweeps, "errors", interrupted)
+    out = tmp_path / "m.npz"
+    done = run("fit", ratings, "-k", 4, "-o", out, "--device", "pocl")
+    assert done.exit_code == 130
+    assert "stopped in sweep 1, with the best factors so far" in done.stderr
+    assert "; 1 sweep, " in done.stdout
+    assert run("recommend", out, "--user", 7).exit_code == 0

@@ -137,3 +137,55 @@ def test_a_part_is_held_out() -> None:
             found.held_out(bad, 1)
     with pytest.raises(InputError, match=r"a builtins\.int holds no ratings"):
         as_ratings(3)
+
+
+def test_numbers_of_columns_are_places(tmp_path: Path) -> None:
+    file = tmp_path / "r.txt"
+    for text, columns, wanted in (
+        ("196 242 3 88\n186 302 4 89\n", (1, 2, 3), {(196, 242, 3.0), (186, 302, 4.0)}),
+        ("2,1,5\n7,8,4\n", (1, 2, 3), {(2, 1, 5.0), (7, 8, 4.0)}),
+        ("2,1,5\n7,8,4\n", ("3", "2", "1"), {(5, 1, 2.0), (4, 8, 7.0)}),
+        ("user,2020,item\n1,5,2\n", ("user", "item", "2020"), {(1, 2, 5.0)}),
+        ("user,1.5,item\n1,5,2\n", (1, 3, 2), {(1, 2, 5.0)}),
+    ):
+        file.write_text(text)
+        assert triples(read_ratings(file, columns=columns)) == wanted
+
+
+def test_ids_that_are_written_differently_differ(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text("007,1,3\n7,+5,4\n7,5,0.5\n")
+    assert triples(read_ratings(file)) == {("007", "1", 3.0), ("7", "+5", 4.0), ("7", "5", 0.5)}
+    file.write_text("7,-2,-0.5\n0,5,0.5\n")
+    assert triples(read_ratings(file)) == {(7, -2, -0.5), (0, 5, 0.5)}
+
+
+def test_all_pairs_stay_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "p.csv"
+    file.write_text("3,4\n1,9\n3,4\n")
+    found = read_pairs(file)
+    assert found.user_ids[found.users].tolist() == [3, 1, 3]
+    file.write_text("7,userId,movie\n7,1,2\n")
+    assert len(read_pairs(file, ("2", "3"))) == 1
+
+
+def test_what_was_lost_silently(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text("# a comment\na,x,3\n#b,x,4\n%c,x,5\n")
+    assert [each[0] for each in sorted(triples(read_ratings(file)))] == ["#b", "%c", "a"]
+    mmwrite(tmp_path / "m.mtx", np.array([[1.0, 0.0], [0.0, 2.0]]))
+    assert triples(read_ratings(tmp_path / "m.mtx")) == {(1, 1, 1.0), (1, 2, 0.0), (2, 1, 0.0), (2, 2, 2.0)}
+    with pytest.raises(InputError, match="ratings are no numbers"):
+        as_ratings(([1], [2], np.array([1j])))
+    pd.DataFrame({"user": [1], "item": [2], "rating": [3]}).to_parquet(tmp_path / "m.parquet")
+    with pytest.raises(InputError, match="name them: --columns"):
+        read_ratings(tmp_path / "m.parquet", columns=("user", "item"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"users": np.array([0, 2], np.uint32)}, {"items": np.array([0, 1])}, {"values": [1, np.nan]}]
+)
+def test_ratings_that_do_not_fit_together(wrong: dict[str, Any]) -> None:
+    given = vars(as_ratings(([1, 2], [3, 4], [1.0, 2.0]))) | wrong
+    with pytest.raises(InputError, match="give such|ratings are finite"):
+        as_ratings(Ratings(**given))

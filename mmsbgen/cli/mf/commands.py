@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmsbgen.cli.shared.common import MmsbgenGroup
+from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
@@ -38,7 +39,7 @@ def mf() -> None:
     "fit",
     cls=GuidedCommand,
     help="Fit factors to RATINGS: a CSV, TSV or other file with user, item and rating a line. A part of the ratings is "
-    "held out, which tells when to stop and how good predictions are.",
+    "held out, and the sweep that predicts it best is kept.",
 )
 @click.argument("ratings", type=NamedPath())
 @click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The model, an .npz file.")
@@ -50,8 +51,8 @@ def mf() -> None:
     show_default=True,
     help="Gradient descent or least squares for ratings; implicit: least squares for counts, such as plays.",
 )
-@click.option("--holdout", type=float, default=0.1, show_default=True, help="Part of the ratings held out; 0: none.")
-@click.option("--test", type=NamedPath(), help="Held-out ratings in a file of their own.")
+@click.option("--holdout", type=float, help="Part of the ratings held out; 0: none.  [default: 0.1]")
+@click.option("--test", type=NamedPath(), help="A file of other ratings to hold out; the best sweep by them is kept.")
 @click.option("--epochs", type=click.IntRange(1), help="Most sweeps.  [default: 60; 15 for least squares]")
 @click.option("--reg", type=float, help="Penalty.  [default: 0.1; implicit: 10]")
 @click.option("--learning-rate", type=float, help="Step of the first sweep of sgd.  [default: 0.02]")
@@ -62,7 +63,9 @@ def mf() -> None:
     show_default=True,
     help="How sgd shares out ratings.",
 )
-@click.option("--deterministic", is_flag=True, help="The same bits each time, by the schedule tiles.")
+@click.option(
+    "--deterministic", is_flag=True, help="The same bits with the same device and tuning database: the schedule tiles."
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @_COLUMNS
 @_DUPLICATES
@@ -71,17 +74,33 @@ def mf() -> None:
 @json_option("Print JSON: figures of the fit.")
 @log_options
 def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
+    from mmsbgen.base.atomic_files import writable_folder
+    from mmsbgen.base.errors import InputError
+
+    for name in ("learning_rate", "deterministic", "schedule"):
+        if given[name] not in (None, False, "auto") and given["method"] != "sgd":
+            raise InputError(f"--{name.replace('_', '-')} is of the method sgd: leave it out")
+    if given["test"] and given["holdout"] is not None:
+        raise InputError("--holdout and --test both tell what is held out: give one of them")
+    if given["method"] == "implicit" and (given["test"] or given["holdout"]):
+        raise InputError("--holdout and --test are for ratings: counts have no error to stop by, leave them out")
+    with writable_folder(out.parent):
+        interrupted = _fit(ratings, out, as_json, given)
+    if interrupted:
+        sys.exit(INTERRUPTED)
+
+
+def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool:
+    """Fit, save and tell; returns whether Ctrl-C ended the fit."""
     import json
     import time
 
-    from mmsbgen.base.errors import InputError
     from mmsbgen.factorisation import ALS, MatrixFactorization
-    from mmsbgen.ratings import read_ratings
+    from mmsbgen.ratings import Ratings, read_ratings
 
-    method, holdout = given["method"], given["test"] or given["holdout"] or None
-    for name in ("learning_rate", "deterministic"):
-        if given[name] and method != "sgd":
-            raise InputError(f"--{name.replace('_', '-')} is of the method sgd: leave it out")
+    method, holdout = given["method"], given["test"]
+    if holdout is None and method != "implicit":
+        holdout = (0.1 if given["holdout"] is None else given["holdout"]) or None
     found = read_ratings(_file(ratings), columns=_named(given["columns"]), duplicates=given["duplicates"])
     shared = {
         "n_factors": given["factors"],
@@ -98,7 +117,7 @@ def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
         ways = {name: given[name] for name in ("schedule", "deterministic")}
         estimator = MatrixFactorization(**shared, **ways, holdout=holdout)
     else:
-        estimator = ALS(**shared, implicit=method == "implicit", holdout=None if method == "implicit" else holdout)
+        estimator = ALS(**shared, implicit=method == "implicit", holdout=holdout)
     begin = time.perf_counter()
     estimator.fit(found)
     seconds = time.perf_counter() - begin
@@ -117,20 +136,27 @@ def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
         told |= {"schedule": estimator.schedule_, "ratings_per_second": estimator.updates_per_second_}
     if method != "implicit":
         told |= {"rmse": best["rmse"], "held_out": holdout is not None, "deviation": float(found.values.std())}
+    if isinstance(holdout, Ratings):
+        u, v = (estimator.model_.numbers(*each) for each in (("user", holdout.user_ids), ("item", holdout.item_ids)))
+        told["left_out"] = int(((u[holdout.users] < 0) | (v[holdout.items] < 0)).sum())
     if as_json:
         click.echo(json.dumps(told | {"history": estimator.history_}))
     elif not is_quiet(click.get_current_context()):
         click.echo(_told(told, out))
+    return estimator.interrupted_
 
 
 def _told(told: dict[str, Any], out: Path) -> str:
-    text = f"{told['ratings']} ratings of {told['users']} users and {told['items']} items; {told['sweeps']} sweeps, "
+    sweeps = f"{told['sweeps']} sweep{'s' * (told['sweeps'] != 1)}"
+    text = f"{told['ratings']} ratings of {told['users']} users and {told['items']} items; {sweeps}, "
     text += f"{told['seconds']:.1f} s"
     if "schedule" in told:
         text += f" ({told['ratings_per_second'] / 1e6:.1f} million ratings/s by {told['schedule']})"
     if "rmse" in told:
-        where = "held-out ratings" if told["held_out"] else "some of the fitted ratings"
+        where = "held-out ratings in the best sweep by them" if told["held_out"] else "some of the fitted ratings"
         text += f"\nRMSE {told['rmse']:.4f} on {where}; the mean alone has about {told['deviation']:.4f}"
+    if told.get("left_out"):
+        text += f"\n{told['left_out']} held-out ratings by unknown users or of unknown items were left out"
     return f"{text}\n{out}: the model"
 
 
@@ -167,12 +193,21 @@ def evaluate(model: Path, ratings: Path, columns: str | None, duplicates: Any, a
 @click.option("--columns", metavar="U,I", help="Columns of user and item: names, or numbers from 1.")
 @log_options
 def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> None:
+    import numpy as np
+
+    from mmsbgen.base.errors import InputError
     from mmsbgen.factorisation import load_model
     from mmsbgen.ratings.rating_files import read_pairs
 
     fitted, found = load_model(model), read_pairs(_file(pairs), _named(columns))
     users, items = found.user_ids[found.users], found.item_ids[found.items]
-    values = fitted.predict(users, items)
+    u, v = fitted.model_.numbers("user", users), fitted.model_.numbers("item", items)
+    new = f"users not in the model: {np.unique(found.users[u < 0]).size}, items: {np.unique(found.items[v < 0]).size}"
+    if (u < 0).all() and (v < 0).all():
+        raise InputError(f"{pairs}: {new}, that is all of them; give ids as the fitted file has them")
+    values = fitted.model_.predicted(u, v, True)
+    if ((u < 0).any() or (v < 0).any()) and not is_quiet(click.get_current_context()):
+        click.echo(f"{new}; they are predicted by the mean and what else is known", err=True)
     rows = zip(users.tolist(), items.tolist(), values.tolist(), strict=True)
     _write([("user", "item", "rating"), *((user, item, f"{value:.6g}") for user, item, value in rows)], out)
 
@@ -186,7 +221,7 @@ def recommend(model: Path, user: str, count: int) -> None:
     from mmsbgen.factorisation import load_model
 
     fitted = load_model(model)
-    ids, scores = fitted.recommend(_id(user, fitted.user_ids_), N=count)
+    ids, scores = fitted.recommend(user, N=count)
     _write([("item", "score"), *((item, f"{x:.4f}") for item, x in zip(ids.tolist(), scores, strict=True))], None)
 
 
@@ -199,7 +234,7 @@ def similar(model: Path, item: str, count: int) -> None:
     from mmsbgen.factorisation import load_model
 
     fitted = load_model(model)
-    ids, scores = fitted.similar_items(_id(item, fitted.item_ids_), N=count + 1)
+    ids, scores = fitted.similar_items(item, N=count + 1)
     rows = list(zip(ids.tolist(), scores, strict=True))[1:]
     _write([("item", "cosine"), *((name, f"{x:.4f}") for name, x in rows)], None)
 
@@ -210,16 +245,6 @@ def _file(path: Path) -> Path:
 
 def _named(columns: str | None) -> list[str] | None:
     return None if columns is None else [name.strip() for name in columns.split(",")]
-
-
-def _id(text: str, ids: Any) -> Any:
-    """An id as the model has it."""
-    if ids.dtype.kind in "iu":
-        try:
-            return int(text)
-        except ValueError:
-            return text
-    return text
 
 
 def _write(rows: list[tuple[Any, ...]], out: Path | None) -> None:
