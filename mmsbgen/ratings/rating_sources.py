@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,8 @@ from mmsbgen.ratings.ratings import Duplicates, Ratings, finite_ratings, of_colu
 __all__ = ["as_ratings"]
 
 
-def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
-    """Return ``source`` as :class:`Ratings`.
+def as_ratings(source: Any, duplicates: Duplicates = "error", columns: Sequence[Any] | None = None) -> Ratings:
+    """Return ``source`` as :class:`Ratings`, which ``fit`` and ``score`` take too.
 
     ``source`` is one of
 
@@ -25,6 +26,8 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
     * a scipy.sparse matrix of users by items, of which every stored entry is a rating, an explicit 0 too;
     * a data frame of pandas or polars or a pyarrow table, whose columns are found by their names.
 
+    ``columns`` are those of user, item and rating in a file or a table: names, or for files numbers from 1 on.
+
     Raises:
         InputError: For anything else, for no rating, for ratings that are not finite, and for several ratings of a
             user and an item, unless ``duplicates`` is ``mean`` or ``last``.
@@ -32,7 +35,7 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
     if isinstance(source, Ratings):
         return _checked(source)
     if isinstance(source, str | os.PathLike):
-        return read_ratings(source, duplicates=duplicates)
+        return read_ratings(source, columns=columns, duplicates=duplicates)
     if hasattr(source, "tocoo"):
         matrix = source.tocoo()
         users, items = (np.asarray(each) for each in (matrix.row, matrix.col))
@@ -42,8 +45,8 @@ def as_ratings(source: Any, duplicates: Duplicates = "error") -> Ratings:
         return of_columns(source[0], source[1], source[2], "ratings", duplicates)
     names = getattr(source, "column_names", getattr(source, "columns", None))
     if names is not None and hasattr(source, "__getitem__"):
-        columns = named_columns(list(map(str, names)), None, type(source).__name__)
-        users, items, values = (source[list(names)[at]] for at in columns)
+        places = named_columns(list(map(str, names)), columns, type(source).__name__)
+        users, items, values = (source[list(names)[at]] for at in places)
         u, v = (each.to_pylist() if hasattr(each, "to_pylist") else each.to_list() for each in (users, items))
         return of_columns(u, v, values.to_numpy(), type(source).__name__, duplicates)
     raise InputError(

@@ -189,3 +189,12 @@ def test_ratings_that_do_not_fit_together(wrong: dict[str, Any]) -> None:
     given = vars(as_ratings(([1, 2], [3, 4], [1.0, 2.0]))) | wrong
     with pytest.raises(InputError, match="give such|ratings are finite"):
         as_ratings(Ratings(**given))
+
+
+def test_columns_of_files_and_tables_are_named(tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text("who,what,stars\nanna,x,5\nben,y,3\n")
+    for source in (tmp_path / "odd.csv", pd.read_csv(tmp_path / "odd.csv")):
+        with pytest.raises(InputError, match="columns"):
+            as_ratings(source)
+        found = as_ratings(source, columns=("who", "what", "stars"))
+        assert (found.user_ids.tolist(), found.values.tolist()) == (["anna", "ben"], [5, 3])
