@@ -28,7 +28,7 @@ _USERS = ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "custom
 _THINGS = ["item", "movie", "film", "book", "product", "track", "song", "artist", "game", "anime", "business", "joke"]
 _ITEMS = (*(f"{thing}{end}" for thing in _THINGS for end in ("id", "")), "iid", "isbn", "asin", "parentasin")
 _RATINGS = ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "ratingvalue", "plays", "count")
-_REMEDY = "name them, or number them from 1: --columns USER,ITEM,RATING (as_ratings(..., columns=(...)) in Python)"
+_REMEDY = "name them: --columns USER,ITEM,RATING (as_ratings(..., columns=(...)) in Python), or number them from 1 on"
 _EXAMPLE = "a file of ratings has lines such as 196,242,3: user, item, rating"
 #: Begins of fields that are no integers as Python writes them: +5, 007, -0.  Each begins with a literal, which is fast.
 _NOT_PLAIN = [
