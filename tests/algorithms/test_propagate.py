@@ -17,6 +17,7 @@ from sklearn.semi_supervised import LabelSpreading
 
 from mmsbgen import LabelPropagation
 from mmsbgen.algorithms import ConvergenceError, LabelWarning, personalized_pagerank, propagate
+from mmsbgen.algorithms.row_rounds import run_rounds
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph.rows_inputs import matrix_in
@@ -130,6 +131,48 @@ def test_odd_graphs(opencl_device: Device) -> None:
     assert cycle.shares[:6, 0] == pytest.approx([1, 0.8, 0.6, 0.4, 0.2, 0], abs=1e-4)
     ranks = personalized_pagerank(nx.empty_graph(2), [0, 1], device=on)
     assert ranks.values.tolist() == [[1, 0], [0, 1]]
+
+
+def test_rounds_go_on_until_shares_have_come(pocl_device: Device) -> None:
+    """Far from known labels rows change by less than the tolerance long before they are what they tend to."""
+    on, grid = pocl_device.info.spec, nx.convert_node_labels_to_integers(nx.grid_2d_graph(12, 12))
+    found = propagate(grid, {0: "a", 143: "b"}, max_rounds=10_000, device=on)
+    w, known = sparse.csr_array(matrix_in(as_arcs(grid))), np.isin(np.arange(144), [0, 143])
+    laplacian = sparse.csr_array(sparse.diags_array(w.sum(axis=1)) - w)
+    exact = np.eye(144)[:, [0, 143]]
+    exact[~known] = spsolve(sparse.csc_array(laplacian[~known][:, ~known]), (w @ exact)[~known])
+    assert found.converged
+    assert np.abs(found.shares - exact).max() <= found.missing <= 0.1
+    for most, told in ((60, "change by .* after 60"), (1000, "after 1000 rounds shares .* known labels are far")):
+        with pytest.warns(LabelWarning, match=told):
+            found = propagate(nx.path_graph(200), {0: 0, 199: 1}, max_rounds=most, device=on)
+        assert (found.converged, found.unreached.size, found.missing > 0.9) == (False, 0, True)
+        assert np.array_equal(found.labels == -1, ~found.shares.any(axis=1))
+    spread = propagate(nx.path_graph(200), {0: 0, 199: 1}, rule="spread", device=on)
+    assert (spread.converged, spread.labels.tolist()) == (True, [0] * 100 + [1] * 100)
+
+
+@pytest.mark.parametrize(("rounds", "tolerance"), [(5, 3e-3), (6, 1e-3), (2, 1e-3), (1, 1e-3)])
+def test_a_round_over_all_vertices_tells_the_change(rounds: int, tolerance: float, pocl_device: Device) -> None:
+    """Another round then changes rows by at most 0.85 of it; rounds that send changes only tell too little."""
+    graph = connected(700, False, 1)
+    scale, seed = np.full(700, 0.85), 0.15 * np.eye(700)[:, :3]
+    given: Any = {"tolerance": tolerance, "changes": True, "device": pocl_device.info.spec, "database": None}
+    found = run_rounds(graph, scale, np.arange(3), seed[:3], rule="seeded", largest=1, max_rounds=rounds, **given)
+    rows = found.rows.astype(np.float64)
+    again = 0.85 * (matrix_in(graph) @ rows) / graph.degrees[:, None] + seed
+    assert found.rounds <= rounds
+    assert np.abs(again - rows).max() <= 0.85 * found.residual + 1e-6
+
+
+@pytest.mark.slow
+def test_sums_of_many_neighbours(pocl_device: Device) -> None:
+    n = 150_000
+    leaves = np.arange(1, n)
+    star = as_arcs(np.column_stack([np.zeros(n - 1, np.int64), leaves]))
+    known = {int(v): {"a": 0.1, "b": 0.9} for v in leaves}
+    found = propagate(star, known, tolerance=1e-5, device=pocl_device.info.spec)
+    assert found.shares[0] == pytest.approx([0.1, 0.9], abs=1e-5)
 
 
 def test_published_rounds_end_with_one_row_for_all(pocl_device: Device) -> None:

@@ -102,11 +102,10 @@ def _lines(found: LabelShares) -> str:
     from mmsbgen.base.id_text import canonical_word
 
     shares = found.shares.max(axis=1).tolist()
-    unreached = set(found.unreached.tolist())
-    rows = enumerate(zip(found.ids.tolist(), found.labels.tolist(), shares, strict=True))
+    rows = zip(found.ids.tolist(), found.labels.tolist(), shares, strict=True)
     return "".join(
-        f"{canonical_word(name)}\t{'' if at in unreached else canonical_word(label)}\t{share:.6g}\n"
-        for at, (name, label, share) in rows
+        f"{canonical_word(name)}\t{canonical_word(label) if share > 0 else ''}\t{share:.6g}\n"
+        for name, label, share in rows
     )
 
 
