@@ -16,7 +16,7 @@ from mmsbgen.families.graph.rows import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, STA
 from mmsbgen.families.graph.rows_inputs import state_of_rows
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["RowsFound", "by_vertex", "run_rounds", "totals"]
+__all__ = ["RowsFound", "by_vertex", "check_tolerance", "run_rounds", "totals"]
 
 #: Only changes are sent while fewer than one arc in so many leads out of vertices that moved.
 _FEW = 4
@@ -63,6 +63,12 @@ def by_vertex(arcs: Arcs, total: Array) -> Arcs:
     return Arcs(arcs.offsets, arcs.targets, arcs.ids, each, arcs.directed, arcs.name)
 
 
+def check_tolerance(tolerance: float) -> None:
+    """Raise :class:`InputError` unless it is a number of 0 or more."""
+    if not 0 <= tolerance < np.inf:
+        raise InputError(f"tolerance={tolerance}: give a number of 0 or more")
+
+
 def run_rounds(
     arcs: Arcs,
     scale: Array,
@@ -95,8 +101,7 @@ def run_rounds(
         missing: The largest part of a row ``[N, F]`` that has not come yet.  Rounds go on, to smaller changes, while it
             is above a hundred tolerances or a tenth.
     """
-    if not 0 <= tolerance < np.inf:
-        raise InputError(f"tolerance={tolerance}: give a number of 0 or more")
+    check_tolerance(tolerance)
     if isinstance(max_rounds, bool) or not isinstance(max_rounds, int | np.integer) or max_rounds < 1:
         raise InputError(f"max_rounds={max_rounds}: give a whole number of 1 or more")
     found = programs(device, database)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ from scipy.sparse.linalg import spsolve
 from sklearn.semi_supervised import LabelSpreading
 
 from mmsbgen import LabelPropagation
-from mmsbgen.algorithms import ConvergenceError, LabelWarning, personalized_pagerank, propagate
-from mmsbgen.algorithms.row_rounds import run_rounds
+from mmsbgen.algorithms import ConvergenceError, LabelWarning, personalized_pagerank, propagate, walks
+from mmsbgen.algorithms.row_rounds import run_rounds, totals
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph.rows_inputs import matrix_in
@@ -95,6 +97,28 @@ def test_walks_from_many_seeds_solve_their_system(opencl_device: Device) -> None
     rough = personalized_pagerank(graph, seeds, tolerance=1e-5, device=on).values
     bound = 0.85 / 0.15 * 1e-5 * w.sum(axis=1, keepdims=True)
     assert np.all(np.abs(rough - exact) <= 2 * bound)
+
+
+def test_scores_sum_to_one_where_each_is_small(pocl_device: Device) -> None:
+    """Tolerances are of all scores of a seed, however many vertices and links there are."""
+    made = nx.barabasi_albert_graph(2000, 10, seed=1)
+    on = pocl_device.info.spec
+    found = personalized_pagerank(made, [0, 5, 1999], tolerance=1e-3, device=on).values
+    # Rounds from 0 on come to the solution from below.
+    assert np.all((found.sum(axis=0) <= 1) & (found.sum(axis=0) >= 1 - 0.85 / 0.15 * 1e-3))
+    assert personalized_pagerank(nx.path_graph(["12", "1", "2"]), "12", device=on).values.shape == (3, 1)
+    assert personalized_pagerank(nx.path_graph(9), "5", device=on).values.argmax() == 5
+
+
+def test_a_graph_is_divided_once(pocl_device: Device) -> None:
+    graph = connected(50, True, 5)
+    for seed in (1, 2):
+        personalized_pagerank(graph, [seed], device=pocl_device.info.spec)
+    assert walks._divided(graph, totals(graph)) is walks._divided(graph, totals(graph))
+    first = weakref.ref(walks._divided(graph, totals(graph)))
+    del graph
+    gc.collect()
+    assert first() is None
 
 
 def test_walks_on_arcs_are_those_of_networkx(opencl_device: Device) -> None:

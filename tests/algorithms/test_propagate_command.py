@@ -106,7 +106,25 @@ def test_ranks_of_many_seeds(tmp_path: Path, pocl_device: Device) -> None:
         for _, name, score in rows[begin : begin + 3]:
             assert float(score) == pytest.approx(exact[int(name)], abs=1e-5)
     assert "2 seeds" in done.stderr
+    done = run(*given, "--tolerance", "0.5")
+    assert "scores lack up to 0." in done.stderr
+    done = run(*given, "--tolerance", "1e-12", "--max-rounds", "3")
+    assert done.exit_code == 1
+    assert "allow more rounds by max_rounds" in done.stderr
     (tmp_path / "seeds.txt").write_text("99\n")
     done = run(*given)
     assert done.exit_code == 2
     assert "'99' is no vertex of" in done.stderr
+
+
+def test_ranks_heed_the_column_of_weights(tmp_path: Path, pocl_device: Device) -> None:
+    (tmp_path / "g.csv").write_text("from,to,w\nm,a,1\nm,b,9\n")
+    (tmp_path / "seeds.txt").write_text("m\n")
+    for algorithm in (["rank", "--seeds", tmp_path / "seeds.txt"], ["pagerank", "--source", "m"]):
+        scores = []
+        for columns in ("from,to", "from,to,w"):
+            done = run("graph", algorithm[0], tmp_path / "g.csv", *algorithm[1:], "--columns", columns)
+            rows = [line.split("\t")[-2:] for line in done.stdout.splitlines()]
+            scores.append({name: float(score) for name, score in rows})
+        assert scores[0]["a"] == pytest.approx(scores[0]["b"])
+        assert scores[1]["b"] == pytest.approx(9 * scores[1]["a"], rel=1e-3)
