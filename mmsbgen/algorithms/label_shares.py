@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from mmsbgen.algorithms.functions import check_weights
-from mmsbgen.algorithms.known_labels import LabelWarning, known_labels
+from mmsbgen.algorithms.known_labels import Format, LabelWarning, known_labels
 from mmsbgen.algorithms.row_rounds import by_vertex, run_rounds, totals
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
@@ -44,6 +44,7 @@ class LabelShares:
         passes: Links read, over all links: less than ``rounds`` where only changes were sent.
         device: The name of the device.
         unreached: Vertices that no path of links of positive weight joins to a known one, as indices into ``ids``.
+        labels_format: How a file of labels was read; None for labels that were given otherwise.
     """
 
     ids: NDArray[Any]
@@ -57,6 +58,7 @@ class LabelShares:
     passes: float
     device: str
     unreached: NDArray[np.int64]
+    labels_format: Format | None = None
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -79,6 +81,7 @@ def propagate(
     tolerance: float = 1e-3,
     max_rounds: int = 1000,
     weights: str | None = None,
+    labels_format: Format | None = None,
     changes: bool = True,
     device: str | None = None,
     database: str | Path | None = None,
@@ -102,6 +105,7 @@ def propagate(
             while a row that labels can reach is 0, or, of ``harmonic``, lacks a hundred times this or a tenth.
         max_rounds: Most rounds; a :class:`LabelWarning` tells when they were not enough.
         weights: The attribute that holds weights, as for :func:`mmsbgen.graph.as_arcs`.
+        labels_format: How a file of labels is read: ``"pairs"`` or ``"communities"``; by default by its lines.
         changes: Whether vertices send only changes above the tolerance while few have any; ``published`` never does.
         device: As for :func:`mmsbgen.algorithms.bfs`.
         database: As for :func:`mmsbgen.algorithms.bfs`.
@@ -121,7 +125,7 @@ def propagate(
             "graph.to_undirected() of networkx"
         )
     check_weights(arcs)
-    given = known_labels(arcs, labels)
+    given = known_labels(arcs, labels, labels_format)
     total = totals(arcs)
     linked = total > 0
     seeds, scale = given.shares, np.where(linked, 1.0, 0.0)
@@ -174,7 +178,7 @@ def propagate(
     shares = np.divide(found.rows, sums, out=np.zeros_like(found.rows), where=sums > 0)
     more = found.rounds, found.residual, found.converged, found.missing, found.passes, found.device
     unreached: NDArray[np.int64] = np.zeros(0, np.int64) if sums.all() else np.flatnonzero(~reached())
-    return LabelShares(arcs.ids, given.classes, shares, given.vertices, *more, unreached)
+    return LabelShares(arcs.ids, given.classes, shares, given.vertices, *more, unreached, given.format)
 
 
 def _joined(arcs: Arcs, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from mmsbgen.algorithms.programs import programs
 from mmsbgen.base.errors import InputError
-from mmsbgen.families.graph.rows import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, START, TOLERANCE
+from mmsbgen.base.host_memory import available_host_memory, readable
+from mmsbgen.base.id_text import plural
+from mmsbgen.families.graph.rows import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, START, TOLERANCE, row_length
 from mmsbgen.families.graph.rows_inputs import state_of_rows
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["RowsFound", "by_vertex", "check_tolerance", "run_rounds", "totals"]
+__all__ = ["RowsFound", "by_vertex", "check_memory", "check_tolerance", "run_rounds", "totals"]
 
 #: Only changes are sent while fewer than one arc in so many leads out of vertices that moved.
 _FEW = 4
@@ -69,6 +71,13 @@ def check_tolerance(tolerance: float) -> None:
         raise InputError(f"tolerance={tolerance}: give a number of 0 or more")
 
 
+def check_memory(size: int, what: str) -> None:
+    """Raise :class:`InputError` if ``size`` bytes, which ``what`` take, are more than the memory left."""
+    left, source = available_host_memory()
+    if size > left:
+        raise InputError(f"{what} take {readable(size)}, and {source} leaves {readable(left)}: give fewer at once")
+
+
 def run_rounds(
     arcs: Arcs,
     scale: Array,
@@ -108,6 +117,9 @@ def run_rounds(
     # A sum of that many numbers is wrong by a rounding of half an eps for each.
     single = largest * max(_SINGLE, np.finfo(np.float32).eps / 2 * arcs.reversed.degrees.max(initial=0))
     real = np.float32 if tolerance >= single or found.real is np.float32 else np.float64
+    features = seeds.shape[1]
+    size = 2 * np.dtype(real).itemsize * (arcs.n_vertices + vertices.size) * row_length(features)
+    check_memory(size, f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}")
     if arcs.weights is None and rule == "seeded":
         scale = scale / np.maximum(arcs.reversed.degrees, 1)
     state = state_of_rows(
@@ -136,7 +148,7 @@ def run_rounds(
         settings[MOST_ROUNDS] = max(max_rounds - 1, rounds + 1) if changes else max_rounds
         return True
 
-    rows, settings = found.run_rows(arcs, state, seeds.shape[1], rule, real, goes_on)
+    rows, settings = found.run_rows(arcs, state, features, rule, real, goes_on)
     rounds, change, passes = int(settings[ROUNDS]), float(settings[CHANGE]), float(settings[PASSES])
     short = missing(rows) if missing else 0.0
     ended = bool(change <= real(tolerance) and short <= bound)

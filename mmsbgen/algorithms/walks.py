@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, check_weights
-from mmsbgen.algorithms.row_rounds import by_vertex, check_tolerance, relative, run_rounds, totals
+from mmsbgen.algorithms.row_rounds import by_vertex, check_memory, check_tolerance, relative, run_rounds, totals
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph.rows import MOST_FEATURES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
@@ -135,6 +136,7 @@ def _restarts(arcs: Arcs, seeds: Sequence[Any]) -> tuple[NDArray[np.int64], NDAr
         given = seed if isinstance(seed, Mapping) else dict.fromkeys(seed if isinstance(seed, list) else [seed], 1.0)
         entries += [(arcs.vertex(name), number, float(weight)) for name, weight in given.items()]
     vertices, place = np.unique([v for v, _, _ in entries], return_inverse=True)
+    check_memory(16 * vertices.size * len(seeds), f"weights of {plural(len(seeds), 'seed')}")
     rows: NDArray[np.float64] = np.zeros((vertices.size, len(seeds)))
     for at, (_, number, weight) in zip(place.tolist(), entries, strict=True):
         rows[at, number] += weight

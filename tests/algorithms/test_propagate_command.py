@@ -61,6 +61,19 @@ def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Pa
     assert record["unreached"] == {"count": 2, "such_as": ["x", "y"]}
     assert found.memberships.dense()[:6].sum(axis=1) == pytest.approx(np.ones(6), abs=1e-6)
     assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / "out.csv")]).exit_code == 0
+    assert record["options"]["labels_format"] == "pairs"
+    assert "labels.tsv was read as lines of an id and its label." in done.stderr
+    (out / "run.json").write_text(json.dumps({name: value for name, value in record.items() if name != "command"}))
+    done = run("propagate", file, "--labels", labels, "-o", out)
+    assert done.exit_code == 2
+    assert "has results of a detection: name another folder" in done.stderr
+    printed = run("propagate", file, "--labels", labels, "-q").stdout
+    (tmp_path / "printed.tsv").write_text(printed)
+    assert run("propagate", file, "--labels", tmp_path / "printed.tsv", "-q").stdout.splitlines()[-1] == "y\t\t0"
+    (tmp_path / "pairs.txt").write_text("a b\n")
+    assert run("propagate", file, "--labels", tmp_path / "pairs.txt").exit_code == 2
+    done = run("propagate", file, "--labels", tmp_path / "pairs.txt", "--labels-format", "communities")
+    assert "pairs.txt was read as lines of a community." in done.stderr
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "communities.txt").write_text("keep\n")
     done = run("propagate", file, "--labels", labels, "-o", tmp_path / "mine")
