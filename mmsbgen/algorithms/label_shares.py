@@ -172,7 +172,8 @@ def propagate(
             told = (
                 f"after {plural(found.rounds, 'round')} shares of some vertices lack up to {found.missing:.3g} of 1, "
             )
-            told += "as known labels are far from them: allow more rounds by max_rounds, or give more labels"
+            told += "as known labels are far from them: give more labels"
+            told += ", or allow more rounds by max_rounds" if found.rounds >= max_rounds else ""
         warn_user(told, LabelWarning)
     sums = found.rows.sum(axis=1, keepdims=True)
     shares = np.divide(found.rows, sums, out=np.zeros_like(found.rows), where=sums > 0)

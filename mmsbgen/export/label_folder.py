@@ -33,7 +33,7 @@ def label_record(found: LabelShares, graph: Graph, options: dict[str, Any], seco
     unreached = found.unreached
     sure = "at most the tolerance" if found.converged else "more than the tolerance: allow more rounds"
     if not found.converged and found.residual <= options["tolerance"]:
-        sure = f"but shares of some vertices lack up to {found.missing:.3g} of 1: allow more rounds"
+        sure = f"but shares of some vertices lack up to {found.missing:.3g} of 1: give more labels or rounds"
     return {
         "mmsbgen": __version__,
         "command": "propagate",

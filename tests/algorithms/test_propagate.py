@@ -172,6 +172,9 @@ def test_rounds_go_on_until_shares_have_come(pocl_device: Device) -> None:
             found = propagate(nx.path_graph(200), {0: 0, 199: 1}, max_rounds=most, device=on)
         assert (found.converged, found.unreached.size, found.missing > 0.9) == (False, 0, True)
         assert np.array_equal(found.labels == -1, ~found.shares.any(axis=1))
+    # Shares of float64 end at some distance, whatever the rounds.
+    with pytest.warns(LabelWarning, match="known labels are far from them: give more labels$"):
+        assert not propagate(nx.path_graph(1000), {0: 0, 999: 1}, rule="spread", device=on).converged
     spread = propagate(nx.path_graph(200), {0: 0, 199: 1}, rule="spread", device=on)
     assert (spread.converged, spread.labels.tolist()) == (True, [0] * 100 + [1] * 100)
 
