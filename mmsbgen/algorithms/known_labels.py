@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.algorithms.row_rounds import check_memory
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain, plural
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
@@ -19,10 +21,13 @@ from mmsbgen.families.graph.rows import MOST_FEATURES
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.graph.ids import ordered_ids
 
-__all__ = ["KnownLabels", "LabelWarning", "known_labels", "lines_of_ids"]
+__all__ = ["Format", "KnownLabels", "LabelWarning", "known_labels", "lines_of_ids"]
 
+Format = Literal["pairs", "communities"]
 #: Most bytes of memory for a field of a file while it is read.
 _FIELD_BYTES = 200
+#: Arrays of known shares in memory at once: these, scaled ones, and padded ones.
+_COPIES = 3
 
 
 class LabelWarning(UserWarning):
@@ -37,31 +42,40 @@ class KnownLabels:
         classes: The distinct labels ``[F]``, ordered.
         vertices: The vertices with known labels ``[S]``, ascending.
         shares: Their shares ``[S, F]``, float64; each row sums to 1.
+        format: How a file was read.
     """
 
     classes: NDArray[Any]
     vertices: NDArray[np.int64]
     shares: NDArray[np.float64]
+    format: Format | None = None
 
 
-def known_labels(arcs: Arcs, labels: Any) -> KnownLabels:
+def known_labels(arcs: Arcs, labels: Any, format: Format | None = None) -> KnownLabels:
     """The labels of some of the graph's vertices.
 
     ``labels`` is one of
 
     * a mapping of ids to labels, or to mappings of labels to shares, which are divided by their sum;
     * an array or a list with a label for each vertex in the order of ``arcs.ids``, -1 or None where it is not known;
-    * the path of a file, plain or gzip, with lines ``id<TAB>label[<TAB>share]``, or a community a line: then labels are
-      the numbers of the lines from 0 on, and a vertex in several communities belongs to each alike.
+    * the path of a file, plain or gzip, of ``format="pairs"`` with lines ``id<TAB>label[<TAB>share]``, or of
+      ``"communities"``, one a line: then labels are the numbers of the lines from 0 on, and a vertex in several
+      communities belongs to each alike.
 
-    A file is taken for one of labels if each line has two or three fields, the third a number.  Lines of a file whose
-    id is no vertex are left out with a :class:`LabelWarning`.
+    Without ``format`` a file has pairs if each line has two or three fields, the third a number.  Lines of a file whose
+    id is no vertex are left out with a :class:`LabelWarning`.  As in scikit-learn, the labels -1 and None, and the
+    empty label of a file, mean that a vertex has no known label, or as little of one.
 
     Raises:
-        InputError: For an unknown id of a mapping, a share that is negative or not finite, no label, or too many.
+        InputError: For an unknown id of a mapping, a share that is negative or not finite, no label, too many, and a
+            file that may have either format or that seems to have neither.
     """
+    if format is not None and format not in get_args(Format):
+        raise InputError(f"labels_format={format!r} is not one of {', '.join(get_args(Format))}")
     if isinstance(labels, str | os.PathLike):
-        rows = _of_file(arcs, Path(labels))
+        rows, format = _of_file(arcs, Path(labels), format)
+    elif format is not None:
+        raise InputError(f"labels_format={format!r} is of files; give a file, or leave it out")
     elif isinstance(labels, Mapping):
         rows = [(arcs.vertex(name), label, share) for name, given in labels.items() for label, share in _parts(given)]
     elif isinstance(labels, np.ndarray | Sequence):
@@ -71,17 +85,17 @@ def known_labels(arcs: Arcs, labels: Any) -> KnownLabels:
                 f"{len(values)} labels for {plural(arcs.n_vertices, 'vertex', 'vertices')}: give one for each, -1 "
                 "where it is not known, or a mapping of ids to labels"
             )
-        rows = [(v, label, 1.0) for v, label in enumerate(values) if label is not None and label != -1]
+        rows = [(v, label, 1.0) for v, label in enumerate(values)]
     else:
         raise InputError(f"labels are a {type(labels).__name__}; give a mapping of ids to labels, an array or a file")
-    return _known(arcs, rows)
+    return _known(arcs, [row for row in rows if row[1] is not None and row[1] != -1], format)
 
 
 def _parts(given: Any) -> Iterable[tuple[Any, Any]]:
     return given.items() if isinstance(given, Mapping) else [(given, 1.0)]
 
 
-def _known(arcs: Arcs, rows: list[tuple[int, Any, Any]]) -> KnownLabels:
+def _known(arcs: Arcs, rows: list[tuple[int, Any, Any]], format: Format | None) -> KnownLabels:
     if not rows:
         raise InputError(f"no vertex of {arcs.name} has a known label; give some")
     classes = ordered_ids((label for _, label, _ in rows), name="labels")
@@ -89,6 +103,8 @@ def _known(arcs: Arcs, rows: list[tuple[int, Any, Any]]) -> KnownLabels:
         raise InputError(f"{classes.size} labels; at most {MOST_FEATURES} are taken at once: give fewer")
     column = {label: at for at, label in enumerate(classes.tolist())}
     vertices, place = np.unique([v for v, _, _ in rows], return_inverse=True)
+    of = plural(vertices.size, "vertex", "vertices")
+    check_memory(_COPIES * 8 * vertices.size * classes.size, f"{plural(classes.size, 'label')} of {of}")
     shares: NDArray[np.float64] = np.zeros((vertices.size, classes.size))
     for at, (v, label, share) in zip(place.tolist(), rows, strict=True):
         try:
@@ -101,11 +117,17 @@ def _known(arcs: Arcs, rows: list[tuple[int, Any, Any]]) -> KnownLabels:
     sums = shares.sum(axis=1, keepdims=True)
     if not (sums > 0).all():
         raise InputError(f"the shares of {arcs.shown(int(vertices[int(np.argmin(sums))]))} are all 0; leave it out")
-    return KnownLabels(classes, vertices, shares / sums)
+    shares /= sums
+    return KnownLabels(classes, vertices, shares, format)
 
 
 def lines_of_ids(file: Path) -> list[list[str]]:
     """The fields of each line of a file, without blank lines and comments; tabs separate where a line has one."""
+    return [[field for field in fields if field] for fields in _lines(file)]
+
+
+def _lines(file: Path) -> list[list[str]]:
+    """As :func:`lines_of_ids`, with the empty fields of lines with tabs."""
     raw = read_unpacked(file)
     need_memory(file, _FIELD_BYTES * most_fields(raw))
     try:
@@ -115,8 +137,7 @@ def lines_of_ids(file: Path) -> list[list[str]]:
     found = []
     for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
-            fields = line.split("\t") if "\t" in line else line.split()
-            found.append([field.strip() for field in fields if field.strip()])
+            found.append([field.strip() for field in line.split("\t")] if "\t" in line else line.split())
     return found
 
 
@@ -128,16 +149,54 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _of_file(arcs: Arcs, file: Path) -> list[tuple[int, Any, Any]]:
-    lines = lines_of_ids(file)
-    table = all(len(line) == 2 or (len(line) == 3 and _is_number(line[2])) for line in lines)
+def _is_pair(fields: list[str]) -> bool:
+    return bool(fields[0]) and (len(fields) == 2 or (len(fields) == 3 and _is_number(fields[2])))
+
+
+def _format_of(arcs: Arcs, file: Path, lines: list[list[str]]) -> Format:
+    """Whether lines are pairs of ids and labels, or communities.  Raises :class:`InputError` if that is not clear."""
+    fields = [field for line in lines for field in line if field]
+    known = sum(_has(arcs, field) for field in fields)
+    if all(map(_is_pair, lines)):
+        if lines and known == len(fields) and all(all(line) for line in lines):
+            raise InputError(
+                f"{file}: lines may be `id label [share]` or communities, as all fields are vertices of {arcs.name}: "
+                "say which by --labels-format pairs or --labels-format communities (labels_format= in Python)"
+            )
+        return "pairs"
+    if 2 * known <= len(fields):
+        odd = next(line for line in lines if not _is_pair(line))
+        raise InputError(
+            f"{file}: the line {plain(' '.join(odd))!r} is no `id label [share]`, and most fields are no vertices of "
+            f"{arcs.name}: separate ids and labels by tabs, or give --labels-format communities "
+            "(labels_format= in Python)"
+        )
+    return "communities"
+
+
+def _has(arcs: Arcs, name: str) -> bool:
+    try:
+        arcs.vertex(name)
+    except InputError:
+        return False
+    return True
+
+
+def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[int, Any, Any]], Format]:
+    lines = _lines(file)
+    format = format or _format_of(arcs, file, lines)
     rows: list[tuple[str, Any, Any]]
-    if table:
-        rows = [(line[0], line[1], line[2] if len(line) == 3 else 1.0) for line in lines]
+    if format == "pairs":
+        odd = next((line for line in lines if not _is_pair(line)), None)
+        if odd is not None:
+            raise InputError(
+                f"{file}: the line {plain(' '.join(odd))!r} is no `id label [share]`; separate them by tabs"
+            )
+        rows = [(line[0], line[1], line[2] if len(line) == 3 else 1.0) for line in lines if line[1] not in ("", "-1")]
         if all(_is_integer(label) for _, label, _ in rows):
             rows = [(name, int(label), share) for name, label, share in rows]
     else:
-        rows = [(name, number, 1.0) for number, line in enumerate(lines) for name in dict.fromkeys(line)]
+        rows = [(name, at, 1.0) for at, line in enumerate(lines) for name in dict.fromkeys(line) if name]
     found, missing = [], []
     for name, label, share in rows:
         try:
@@ -146,12 +205,13 @@ def _of_file(arcs: Arcs, file: Path) -> list[tuple[int, Any, Any]]:
             missing.append(name)
     if missing:
         told = f"{file}: {plural(len(missing), 'line', 'lines')} of ids that are no vertices of {arcs.name}"
-        told = told if table else f"{file}: {plural(len(missing), 'member')} that are no vertices of {arcs.name}"
+        if format == "communities":
+            told = f"{file}: {plural(len(missing), 'member')} that are no vertices of {arcs.name}"
         if not found:
             raise InputError(f"{told}, such as {plain(missing[0])!r}, and no others; give labels of this graph")
         warn_user(f"{told} are left out, such as {plain(missing[0])!r}", LabelWarning)
-    return found
+    return found, format
 
 
 def _is_integer(text: str) -> bool:
-    return text.lstrip("-").isdecimal() and str(int(text)) == text
+    return re.fullmatch("0|-?[1-9][0-9]{0,17}", text, re.ASCII) is not None

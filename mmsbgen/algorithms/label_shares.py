@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from mmsbgen.algorithms.functions import check_weights
-from mmsbgen.algorithms.known_labels import LabelWarning, known_labels
+from mmsbgen.algorithms.known_labels import Format, LabelWarning, known_labels
 from mmsbgen.algorithms.row_rounds import by_vertex, run_rounds, totals
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.base.user_warning import warn_user
+from mmsbgen.families.graph.rows_inputs import matrix_in
 from mmsbgen.graph.arc_sources import as_arcs
+from mmsbgen.graph.arcs import Arcs
 
 __all__ = ["LabelShares", "Rule", "propagate"]
 
@@ -32,10 +37,14 @@ class LabelShares:
         shares: ``[N, F]``; rows sum to 1, or are 0 where no label came.
         known: The vertices whose labels were given, ``[S]``, indices into ``ids``.
         rounds: Rounds that were made.
-        residual: The largest change of a number in the last round over all vertices.
-        converged: Whether that is at most the tolerance.
+        residual: The largest change of a number in the last round, which was over all vertices.
+        missing: Of ``harmonic``, the largest part of a row that had not come yet: all shares are within it of the
+            solution.  Of ``spread`` 1 if a reachable row is 0; else 0.
+        converged: Whether ``residual`` is at most the tolerance, and ``missing`` at most a hundred times it or a tenth.
         passes: Links read, over all links: less than ``rounds`` where only changes were sent.
         device: The name of the device.
+        unreached: Vertices that no path of links of positive weight joins to a known one, as indices into ``ids``.
+        labels_format: How a file of labels was read; None for labels that were given otherwise.
     """
 
     ids: NDArray[Any]
@@ -45,23 +54,21 @@ class LabelShares:
     rounds: int
     residual: float
     converged: bool
+    missing: float
     passes: float
     device: str
-
-    @property
-    def unreached(self) -> NDArray[np.int64]:
-        """Vertices that no label reached, as indices: no path leads to a known one, or too long a path."""
-        return np.flatnonzero(~self.shares.any(axis=1))
+    unreached: NDArray[np.int64]
+    labels_format: Format | None = None
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The label of each vertex's largest share ``[N]``; -1 (None unless labels are integers) for unreached ones."""
-        found = self.classes[self.shares.argmax(axis=1)]
+        """The label of each vertex's largest share ``[N]``; -1 (None unless labels are integers) where all are 0."""
+        found, none = self.classes[self.shares.argmax(axis=1)], ~self.shares.any(axis=1)
         if self.classes.dtype.kind == "i":
-            found[self.unreached] = -1
-        elif self.unreached.size:
+            found[none] = -1
+        elif none.any():
             found = found.astype(object)
-            found[self.unreached] = None
+            found[none] = None
         return found  # type: ignore[no-any-return]
 
 
@@ -74,6 +81,7 @@ def propagate(
     tolerance: float = 1e-3,
     max_rounds: int = 1000,
     weights: str | None = None,
+    labels_format: Format | None = None,
     changes: bool = True,
     device: str | None = None,
     database: str | Path | None = None,
@@ -93,10 +101,11 @@ def propagate(
         labels: As for :func:`mmsbgen.algorithms.known_labels.known_labels`.
         rule: The rule.
         alpha: The weight of neighbours in ``spread`` and ``published``, above 0 and below 1.
-        tolerance: Rounds end when no number changes by more; 1 is a whole row, of ``spread`` a mean one.  Below about
-            1e-6 rows are float64.
+        tolerance: Rounds end when no number changes by more; 1 is a whole row, of ``spread`` a mean one.  They go on
+            while a row that labels can reach is 0, or, of ``harmonic``, lacks a hundred times this or a tenth.
         max_rounds: Most rounds; a :class:`LabelWarning` tells when they were not enough.
         weights: The attribute that holds weights, as for :func:`mmsbgen.graph.as_arcs`.
+        labels_format: How a file of labels is read: ``"pairs"`` or ``"communities"``; by default by its lines.
         changes: Whether vertices send only changes above the tolerance while few have any; ``published`` never does.
         device: As for :func:`mmsbgen.algorithms.bfs`.
         database: As for :func:`mmsbgen.algorithms.bfs`.
@@ -116,7 +125,7 @@ def propagate(
             "graph.to_undirected() of networkx"
         )
     check_weights(arcs)
-    given = known_labels(arcs, labels)
+    given = known_labels(arcs, labels, labels_format)
     total = totals(arcs)
     linked = total > 0
     seeds, scale = given.shares, np.where(linked, 1.0, 0.0)
@@ -129,8 +138,19 @@ def propagate(
         root = np.sqrt(np.where(linked, total, 1.0))[given.vertices]
         mean = root[linked[given.vertices]].sum() / max(total.sum(), 1e-300)
         seeds = (1 - alpha) * seeds / (root * (mean or 1.0))[:, None]
+    by_one = by_vertex(arcs, total)
+    reached = cache(lambda: _joined(by_one, given.vertices))
+
+    def missing(rows: NDArray[Any]) -> float:
+        sums = rows.sum(axis=1, dtype=np.float64)
+        # The chances to meet some known label first sum to 1, and rounds from 0 on come to them from below.
+        short = (1 - sums).clip(0) if rule == "harmonic" else np.where(sums > 0, 0.0, 1.0)
+        if not sums.all():
+            short[~reached()] = 0
+        return float(short.max())
+
     found = run_rounds(
-        by_vertex(arcs, total),
+        by_one,
         scale,
         given.vertices,
         seeds,
@@ -141,14 +161,30 @@ def propagate(
         changes=changes and rule != "published",
         device=device,
         database=database,
+        missing=missing if rule != "published" else None,
     )
     if not found.converged:
-        warn_user(
+        told = (
             f"shares still change by {found.residual:.3g} after {plural(found.rounds, 'round')}, and {tolerance:.3g} "
-            "was asked for: allow more rounds by max_rounds, or a larger tolerance",
-            LabelWarning,
         )
+        told += "was asked for: allow more rounds by max_rounds, or a larger tolerance"
+        if found.residual <= tolerance:
+            told = (
+                f"after {plural(found.rounds, 'round')} shares of some vertices lack up to {found.missing:.3g} of 1, "
+            )
+            told += "as known labels are far from them: give more labels"
+            told += ", or allow more rounds by max_rounds" if found.rounds >= max_rounds else ""
+        warn_user(told, LabelWarning)
     sums = found.rows.sum(axis=1, keepdims=True)
     shares = np.divide(found.rows, sums, out=np.zeros_like(found.rows), where=sums > 0)
-    more = found.rounds, found.residual, found.converged, found.passes, found.device
-    return LabelShares(arcs.ids, given.classes, shares, given.vertices, *more)
+    more = found.rounds, found.residual, found.converged, found.missing, found.passes, found.device
+    unreached: NDArray[np.int64] = np.zeros(0, np.int64) if sums.all() else np.flatnonzero(~reached())
+    return LabelShares(arcs.ids, given.classes, shares, given.vertices, *more, unreached, given.format)
+
+
+def _joined(arcs: Arcs, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether a path of links of positive weight joins each vertex to one of ``vertices``, ``[N]``."""
+    linked = sparse.csr_array(matrix_in(arcs))
+    linked.eliminate_zeros()
+    number = connected_components(linked, directed=False)[1]
+    return np.isin(number, number[vertices])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -73,7 +75,15 @@ class Programs:
             kernel.launch(arcs.n_vertices, values)
             return [self.device.download(values[result]) for result in results]
 
-    def run_rows(self, arcs: Arcs, state: dict[str, Any], features: int, rule: str, real: Any) -> list[NDArray[Any]]:
+    def run_rows(
+        self,
+        arcs: Arcs,
+        state: dict[str, Any],
+        features: int,
+        rule: str,
+        real: Any,
+        goes_on: Callable[[NDArray[Any], Callable[[], NDArray[Any]]], bool],
+    ) -> list[NDArray[Any]]:
         """Run rounds over rows of ``features`` numbers of type ``real``, which are on the device only meanwhile.
 
         Args:
@@ -82,6 +92,8 @@ class Programs:
             features: F, the length of a row.
             rule: As the problem parameter of that name.
             real: Type of the rows and weights.
+            goes_on: Gets ``settings``, which it may change, and what downloads the rows ``[N, F]``; whether more rounds
+                follow.
 
         Returns:
             The rows ``[N, F]``, and ``settings``.
@@ -96,8 +108,14 @@ class Programs:
             for name, array in state.items():
                 values[name] = held.enter_context(self.device.upload(array))
             self._place(kernel, arcs, values, real)
-            kernel.launch(arcs.n_vertices, values)
-            return [self.device.download(values["row"])[:, :features], self.device.download(values["settings"])]
+
+            while True:
+                kernel.launch(arcs.n_vertices, values)
+                settings = self.device.download(values["settings"])
+                rows = cache(lambda: self.device.download(values["row"])[:, :features])
+                if not goes_on(settings, rows):
+                    return [rows(), settings]
+                self.device.write(values["settings"], settings)
 
     def _place(self, kernel: ChosenKernel, arcs: Arcs, values: dict[str, Any], real: Any) -> None:
         """Add the graph's arrays that a kernel takes to its arguments; equal ones of an undirected graph are one."""

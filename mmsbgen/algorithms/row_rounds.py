@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,20 @@ from numpy.typing import NDArray
 
 from mmsbgen.algorithms.programs import programs
 from mmsbgen.base.errors import InputError
-from mmsbgen.families.graph.rows import CHANGE, PASSES, ROUNDS
+from mmsbgen.base.host_memory import available_host_memory, readable
+from mmsbgen.base.id_text import plural
+from mmsbgen.families.graph.rows import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, START, TOLERANCE, row_length
 from mmsbgen.families.graph.rows_inputs import state_of_rows
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["RowsFound", "by_vertex", "run_rounds", "totals"]
+__all__ = ["RowsFound", "by_vertex", "check_memory", "check_tolerance", "run_rounds", "totals"]
 
 #: Only changes are sent while fewer than one arc in so many leads out of vertices that moved.
 _FEW = 4
 #: Smallest tolerance, over the largest number of a row, that float32 reaches: some roundings of a sum.
 _SINGLE = 1e-6
+#: Most that may be missing of a row: this, or so many tolerances, which are at least the last number.
+_MISSING = 0.1, 100.0, 1e-9
 
 Array = NDArray[Any]
 
@@ -32,6 +37,7 @@ class RowsFound:
     rows: NDArray[np.floating[Any]]
     rounds: int
     residual: float
+    missing: float
     converged: bool
     passes: float
     device: str
@@ -59,6 +65,19 @@ def by_vertex(arcs: Arcs, total: Array) -> Arcs:
     return Arcs(arcs.offsets, arcs.targets, arcs.ids, each, arcs.directed, arcs.name)
 
 
+def check_tolerance(tolerance: float) -> None:
+    """Raise :class:`InputError` unless it is a number of 0 or more."""
+    if not 0 <= tolerance < np.inf:
+        raise InputError(f"tolerance={tolerance}: give a number of 0 or more")
+
+
+def check_memory(size: int, what: str) -> None:
+    """Raise :class:`InputError` if ``size`` bytes, which ``what`` take, are more than the memory left."""
+    left, source = available_host_memory()
+    if size > left:
+        raise InputError(f"{what} take {readable(size)}, and {source} leaves {readable(left)}: give fewer at once")
+
+
 def run_rounds(
     arcs: Arcs,
     scale: Array,
@@ -72,6 +91,7 @@ def run_rounds(
     changes: bool,
     device: str | None,
     database: str | Path | None,
+    missing: Callable[[Array], float] | None = None,
 ) -> RowsFound:
     """Rounds ``x_v = scale_v sum_u w_uv x_u + seed_v``, or by ``rule="published"``, until they end.
 
@@ -87,13 +107,19 @@ def run_rounds(
         changes: Whether only changes are sent while they are few.
         device: As for :func:`mmsbgen.algorithms.bfs`.
         database: As for :func:`mmsbgen.algorithms.bfs`.
+        missing: The largest part of a row ``[N, F]`` that has not come yet.  Rounds go on, to smaller changes, while it
+            is above a hundred tolerances or a tenth.
     """
-    if not 0 <= tolerance < np.inf:
-        raise InputError(f"tolerance={tolerance}: give a number of 0 or more")
+    check_tolerance(tolerance)
     if isinstance(max_rounds, bool) or not isinstance(max_rounds, int | np.integer) or max_rounds < 1:
         raise InputError(f"max_rounds={max_rounds}: give a whole number of 1 or more")
     found = programs(device, database)
-    real = np.float32 if tolerance >= _SINGLE * largest or found.real is np.float32 else np.float64
+    # A sum of that many numbers is wrong by a rounding of half an eps for each.
+    single = largest * max(_SINGLE, np.finfo(np.float32).eps / 2 * arcs.reversed.degrees.max(initial=0))
+    real = np.float32 if tolerance >= single or found.real is np.float32 else np.float64
+    features = seeds.shape[1]
+    size = 2 * np.dtype(real).itemsize * (arcs.n_vertices + vertices.size) * row_length(features)
+    check_memory(size, f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}")
     if arcs.weights is None and rule == "seeded":
         scale = scale / np.maximum(arcs.reversed.degrees, 1)
     state = state_of_rows(
@@ -103,9 +129,27 @@ def run_rounds(
         vertices,
         seeds,
         tolerance=tolerance,
-        most_rounds=int(max_rounds),
-        changes=_FEW if changes else 0,
+        # The last round is kept for a check of all vertices.
+        most_rounds=int(max_rounds) - 1 if changes and max_rounds > 1 else int(max_rounds),
+        changes=_FEW if changes and max_rounds > 1 else 0,
     )
-    rows, settings = found.run_rows(arcs, state, seeds.shape[1], rule, real)
+    bound = min(_MISSING[0], max(_MISSING[1] * tolerance, _MISSING[2]))
+
+    def goes_on(settings: Array, rows: Callable[[], Array]) -> bool:
+        rounds, change = settings[ROUNDS], settings[CHANGE]
+        if change <= real(settings[TOLERANCE]):
+            short = missing(rows()) if missing and change > 0 else 0.0
+            if short <= bound:
+                return False
+            settings[TOLERANCE] *= max(0.1, bound / short / 2)
+        if rounds >= max_rounds:
+            return False
+        settings[START] = rounds
+        settings[MOST_ROUNDS] = max(max_rounds - 1, rounds + 1) if changes else max_rounds
+        return True
+
+    rows, settings = found.run_rows(arcs, state, features, rule, real, goes_on)
     rounds, change, passes = int(settings[ROUNDS]), float(settings[CHANGE]), float(settings[PASSES])
-    return RowsFound(rows, rounds, change, bool(change <= real(tolerance)), passes, found.device.info.spec)
+    short = missing(rows) if missing else 0.0
+    ended = bool(change <= real(tolerance) and short <= bound)
+    return RowsFound(rows, rounds, change, short, ended, passes, found.device.info.spec)

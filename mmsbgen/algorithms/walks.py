@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, check_weights
-from mmsbgen.algorithms.row_rounds import by_vertex, relative, run_rounds, totals
+from mmsbgen.algorithms.row_rounds import by_vertex, check_memory, check_tolerance, relative, run_rounds, totals
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph.rows import MOST_FEATURES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
@@ -21,7 +23,7 @@ __all__ = ["personalized_pagerank"]
 
 def personalized_pagerank(
     graph: Any,
-    seeds: Sequence[Any],
+    seeds: Sequence[Any] | str,
     *,
     alpha: float = 0.85,
     tolerance: float = 1e-6,
@@ -38,10 +40,10 @@ def personalized_pagerank(
 
     Args:
         graph: Any graph that :func:`mmsbgen.graph.as_arcs` takes.
-        seeds: At most 1024; each an id, a list of ids of equal weight, or a mapping of ids to weights.
+        seeds: At most 1024, or one text; each an id, a list of ids of equal weight, or a mapping of ids to weights.
         alpha: The probability that a walk goes on, above 0 and below 1.
-        tolerance: Rounds end when no score changes by more, over the weight of the vertex's arcs out if the graph is
-            undirected.  Scores of undirected graphs are then within alpha / (1 - alpha) times that of the solution.
+        tolerance: Rounds end when the scores of no seed change by more in all.  Of undirected graphs they are then
+            within alpha / (1 - alpha) times that of the solution, in all.
         max_rounds: Most rounds.
         weights: The attribute that holds weights, as for :func:`mmsbgen.graph.as_arcs`.
         directed: As for :func:`mmsbgen.algorithms.bfs`.
@@ -57,26 +59,29 @@ def personalized_pagerank(
     """
     if not 0 < alpha < 1:
         raise InputError(f"alpha={alpha}: give a probability above 0 and below 1")
+    check_tolerance(tolerance)
     arcs = as_arcs(graph, directed=directed, weights=weights)
+    seeds = [seeds] if isinstance(seeds, str) else seeds
     check_weights(arcs)
     vertices, rows = _restarts(arcs, seeds)
     total = totals(arcs)
     if arcs.directed:
-        arcs_in, units = _by_source(arcs, total), np.ones(arcs.n_vertices)
+        units = np.ones(arcs.n_vertices)
         scale = np.full(arcs.n_vertices, alpha)
     else:
         # Scores over the weight of a vertex obey x = alpha D^-1 W x + (1 - alpha) y / D.
-        arcs_in, units = by_vertex(arcs, total), np.where(total > 0, total, 1.0)
+        units = np.where(total > 0, total, 1.0)
         scale = np.where(total > 0, alpha, 0.0)
+    size = float(units.sum())  # no number moves by more than a part of the tolerance that sums up to it
     rows = (1 - alpha) * rows / units[vertices][:, None]
     found = run_rounds(
-        arcs_in,
+        _divided(arcs, total),
         scale,
         vertices,
         rows,
         rule="seeded",
         largest=float(rows.max()) / (1 - alpha),
-        tolerance=tolerance,
+        tolerance=tolerance / size,
         max_rounds=max_rounds,
         changes=True,
         device=device,
@@ -84,7 +89,7 @@ def personalized_pagerank(
     )
     if not found.converged:
         raise ConvergenceError(
-            f"scores on {arcs.name} still change by {found.residual:.3g} after {found.rounds} rounds, and "
+            f"scores on {arcs.name} may still change by {found.residual * size:.3g} after {found.rounds} rounds, and "
             f"{tolerance:.3g} was asked for: allow more rounds by max_rounds, or a larger tolerance"
         )
     scores = found.rows * units[:, None]
@@ -93,6 +98,19 @@ def personalized_pagerank(
     lost = np.full(len(seeds), ending.any()) if arcs.directed else (rows[ending[vertices]] > 0).any(axis=0)
     scores[:, lost] /= scores[:, lost].sum(axis=0)
     return VertexValues(arcs.ids, scores, rounds=found.rounds)
+
+
+#: What graphs that are in use become by division, which seeds of later calls walk on too.
+_DIVIDED: WeakKeyDictionary[Arcs, Arcs] = WeakKeyDictionary()
+
+
+def _divided(arcs: Arcs, total: NDArray[np.float64]) -> Arcs:
+    """The graph with weights whose sum over the arcs out of a vertex is 1; undirected without weights, as it is."""
+    if arcs.weights is None and not arcs.directed:
+        return arcs
+    if arcs not in _DIVIDED:
+        _DIVIDED[arcs] = _by_source(arcs, total) if arcs.directed else by_vertex(arcs, total)
+    return _DIVIDED[arcs]
 
 
 def _by_source(arcs: Arcs, total: NDArray[np.float64]) -> Arcs:
@@ -118,6 +136,7 @@ def _restarts(arcs: Arcs, seeds: Sequence[Any]) -> tuple[NDArray[np.int64], NDAr
         given = seed if isinstance(seed, Mapping) else dict.fromkeys(seed if isinstance(seed, list) else [seed], 1.0)
         entries += [(arcs.vertex(name), number, float(weight)) for name, weight in given.items()]
     vertices, place = np.unique([v for v, _, _ in entries], return_inverse=True)
+    check_memory(16 * vertices.size * len(seeds), f"weights of {plural(len(seeds), 'seed')}")
     rows: NDArray[np.float64] = np.zeros((vertices.size, len(seeds)))
     for at, (_, number, weight) in zip(place.tolist(), entries, strict=True):
         rows[at, number] += weight

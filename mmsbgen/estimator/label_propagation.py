@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from mmsbgen.algorithms import propagate
+from mmsbgen.algorithms.known_labels import Format
 from mmsbgen.algorithms.label_shares import Rule
 from mmsbgen.base.declared_options import Parameters
 
@@ -43,9 +44,9 @@ class LabelPropagation(Parameters):
         self.max_rounds = max_rounds
         self.device = device
 
-    def fit(self, graph: Any, labels: Any, *, weights: str | None = None) -> Self:
-        """Spread ``labels`` over ``graph``; both, ``weights`` and errors as of :func:`mmsbgen.algorithms.propagate`."""
-        found = propagate(graph, labels, weights=weights, **self.get_params())
+    def fit(self, graph: Any, labels: Any, *, weights: str | None = None, labels_format: Format | None = None) -> Self:
+        """Spread ``labels`` over ``graph``; arguments and errors as of :func:`mmsbgen.algorithms.propagate`."""
+        found = propagate(graph, labels, weights=weights, labels_format=labels_format, **self.get_params())
         self.classes_, self.ids_ = found.classes, found.ids
         self.label_distributions_ = found.shares
         self.transduction_ = found.labels

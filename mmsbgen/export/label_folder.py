@@ -32,6 +32,8 @@ def label_record(found: LabelShares, graph: Graph, options: dict[str, Any], seco
     """What is known of the rounds, as JSON values; ``options`` are those of the call."""
     unreached = found.unreached
     sure = "at most the tolerance" if found.converged else "more than the tolerance: allow more rounds"
+    if not found.converged and found.residual <= options["tolerance"]:
+        sure = f"but shares of some vertices lack up to {found.missing:.3g} of 1: give more labels or rounds"
     return {
         "mmsbgen": __version__,
         "command": "propagate",
@@ -54,6 +56,7 @@ def label_record(found: LabelShares, graph: Graph, options: dict[str, Any], seco
         "convergence": {
             "converged": found.converged,
             "residual": found.residual,
+            "missing": found.missing,
             "text": f"In the last round numbers changed by {found.residual:.3g}, {sure}.",
         },
         "unreached": {

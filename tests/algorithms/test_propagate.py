@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from scipy.sparse.linalg import spsolve
 from sklearn.semi_supervised import LabelSpreading
 
 from mmsbgen import LabelPropagation
-from mmsbgen.algorithms import ConvergenceError, LabelWarning, personalized_pagerank, propagate
+from mmsbgen.algorithms import ConvergenceError, LabelWarning, personalized_pagerank, propagate, walks
+from mmsbgen.algorithms.known_labels import known_labels
+from mmsbgen.algorithms.row_rounds import run_rounds, totals
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph.rows_inputs import matrix_in
@@ -90,10 +94,31 @@ def test_walks_from_many_seeds_solve_their_system(opencl_device: Device) -> None
     exact = np.linalg.solve(np.eye(300) - 0.85 * w / w.sum(axis=0), 0.15 * start)
     found = personalized_pagerank(graph, seeds, tolerance=1e-10, device=on)
     assert found.values == pytest.approx(exact, abs=1e-8)
-    # Within the bound of the rounds, alpha / (1 - alpha) times the tolerance and the weight of the vertex.
+    # Within the bound of the rounds, alpha / (1 - alpha) times the tolerance.
     rough = personalized_pagerank(graph, seeds, tolerance=1e-5, device=on).values
-    bound = 0.85 / 0.15 * 1e-5 * w.sum(axis=1, keepdims=True)
-    assert np.all(np.abs(rough - exact) <= 2 * bound)
+    assert np.abs(rough - exact).sum(axis=0).max() <= 0.85 / 0.15 * 1e-5
+
+
+def test_scores_sum_to_one_where_each_is_small(pocl_device: Device) -> None:
+    """Tolerances are of all scores of a seed, however many vertices and links there are."""
+    made = nx.barabasi_albert_graph(2000, 10, seed=1)
+    on = pocl_device.info.spec
+    found = personalized_pagerank(made, [0, 5, 1999], tolerance=1e-3, device=on).values
+    # Rounds from 0 on come to the solution from below.
+    assert np.all((found.sum(axis=0) <= 1) & (found.sum(axis=0) >= 1 - 0.85 / 0.15 * 1e-3))
+    assert personalized_pagerank(nx.path_graph(["12", "1", "2"]), "12", device=on).values.shape == (3, 1)
+    assert personalized_pagerank(nx.path_graph(9), "5", device=on).values.argmax() == 5
+
+
+def test_a_graph_is_divided_once(pocl_device: Device) -> None:
+    graph = connected(50, True, 5)
+    for seed in (1, 2):
+        personalized_pagerank(graph, [seed], device=pocl_device.info.spec)
+    assert walks._divided(graph, totals(graph)) is walks._divided(graph, totals(graph))
+    first = weakref.ref(walks._divided(graph, totals(graph)))
+    del graph
+    gc.collect()
+    assert first() is None
 
 
 def test_walks_on_arcs_are_those_of_networkx(opencl_device: Device) -> None:
@@ -132,6 +157,51 @@ def test_odd_graphs(opencl_device: Device) -> None:
     assert ranks.values.tolist() == [[1, 0], [0, 1]]
 
 
+def test_rounds_go_on_until_shares_have_come(pocl_device: Device) -> None:
+    """Far from known labels rows change by less than the tolerance long before they are what they tend to."""
+    on, grid = pocl_device.info.spec, nx.convert_node_labels_to_integers(nx.grid_2d_graph(12, 12))
+    found = propagate(grid, {0: "a", 143: "b"}, max_rounds=10_000, device=on)
+    w, known = sparse.csr_array(matrix_in(as_arcs(grid))), np.isin(np.arange(144), [0, 143])
+    laplacian = sparse.csr_array(sparse.diags_array(w.sum(axis=1)) - w)
+    exact = np.eye(144)[:, [0, 143]]
+    exact[~known] = spsolve(sparse.csc_array(laplacian[~known][:, ~known]), (w @ exact)[~known])
+    assert found.converged
+    assert np.abs(found.shares - exact).max() <= found.missing <= 0.1
+    for most, told in ((60, "change by .* after 60"), (1000, "after 1000 rounds shares .* known labels are far")):
+        with pytest.warns(LabelWarning, match=told):
+            found = propagate(nx.path_graph(200), {0: 0, 199: 1}, max_rounds=most, device=on)
+        assert (found.converged, found.unreached.size, found.missing > 0.9) == (False, 0, True)
+        assert np.array_equal(found.labels == -1, ~found.shares.any(axis=1))
+    # Shares of float64 end at some distance, whatever the rounds.
+    with pytest.warns(LabelWarning, match="known labels are far from them: give more labels$"):
+        assert not propagate(nx.path_graph(1000), {0: 0, 999: 1}, rule="spread", device=on).converged
+    spread = propagate(nx.path_graph(200), {0: 0, 199: 1}, rule="spread", device=on)
+    assert (spread.converged, spread.labels.tolist()) == (True, [0] * 100 + [1] * 100)
+
+
+@pytest.mark.parametrize(("rounds", "tolerance"), [(5, 3e-3), (6, 1e-3), (2, 1e-3), (1, 1e-3)])
+def test_a_round_over_all_vertices_tells_the_change(rounds: int, tolerance: float, pocl_device: Device) -> None:
+    """Another round then changes rows by at most 0.85 of it; rounds that send changes only tell too little."""
+    graph = connected(700, False, 1)
+    scale, seed = np.full(700, 0.85), 0.15 * np.eye(700)[:, :3]
+    given: Any = {"tolerance": tolerance, "changes": True, "device": pocl_device.info.spec, "database": None}
+    found = run_rounds(graph, scale, np.arange(3), seed[:3], rule="seeded", largest=1, max_rounds=rounds, **given)
+    rows = found.rows.astype(np.float64)
+    again = 0.85 * (matrix_in(graph) @ rows) / graph.degrees[:, None] + seed
+    assert found.rounds <= rounds
+    assert np.abs(again - rows).max() <= 0.85 * found.residual + 1e-6
+
+
+@pytest.mark.slow
+def test_sums_of_many_neighbours(pocl_device: Device) -> None:
+    n = 150_000
+    leaves = np.arange(1, n)
+    star = as_arcs(np.column_stack([np.zeros(n - 1, np.int64), leaves]))
+    known = {int(v): {"a": 0.1, "b": 0.9} for v in leaves}
+    found = propagate(star, known, tolerance=1e-5, device=pocl_device.info.spec)
+    assert found.shares[0] == pytest.approx([0.1, 0.9], abs=1e-5)
+
+
 def test_published_rounds_end_with_one_row_for_all(pocl_device: Device) -> None:
     """The degree-weighted mean of the start, which is why known labels are held by the other rules."""
     made = nx.karate_club_graph()
@@ -168,6 +238,53 @@ def test_what_labels_may_be(tmp_path: Path, pocl_device: Device) -> None:
     (tmp_path / "more.txt").write_text("0 7\n9 8\n")
     with pytest.warns(LabelWarning, match=r"1 line of ids that are no vertices of .* are left out, such as '9'"):
         assert propagate(path, tmp_path / "more.txt", device=on).classes.tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("0\t1\t0.5\n1\t1\n2\t\n3\t\t0\n", {0: 1, 1: 1}),
+        ("0\t1\n1\t1\n2\t\n", {0: 1, 1: 1}),
+        ("0 --1\n3 a\n", {0: "--1", 3: "a"}),
+        (f"0 {'9' * 5000}\n", {0: "9" * 5000}),
+        ("0 -1\n1 7\n4 7\n", {1: 7, 4: 7}),
+        ("0 1 2\n3 4\n2\n", {0: 0, 1: 0, 2: [0, 2], 3: 1, 4: 1}),
+        ("0 1 9 8\n2 3 4\n", {0: 0, 1: 0, 2: 1, 3: 1, 4: 1}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*are left out")
+def test_lines_of_either_format(text: str, labels: dict[int, Any], tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text(text)
+    found = known_labels(as_arcs(nx.path_graph(5)), tmp_path / "labels.txt")
+    rows = {v: found.classes[row > 0].tolist() for v, row in zip(found.vertices.tolist(), found.shares, strict=True)}
+    assert rows == {v: one if isinstance(one, list) else [one] for v, one in labels.items()}
+
+
+def test_a_file_of_either_format_needs_its_name(tmp_path: Path) -> None:
+    graph, file = as_arcs(nx.path_graph(6)), tmp_path / "labels.txt"
+    file.write_text("0 1 2\n3 4 5\n")
+    with pytest.raises(InputError, match="lines may be `id label .share.` or communities, as all fields are vertices"):
+        known_labels(graph, file)
+    assert known_labels(graph, file, "pairs").vertices.tolist() == [0, 3]
+    found = known_labels(graph, file, "communities")
+    assert (found.vertices.tolist(), found.format) == ([0, 1, 2, 3, 4, 5], "communities")
+    for spoilt in ("0 red\n1 New York\n5 red\n", "0\tred\tx\n1\ty\n"):
+        file.write_text(spoilt)
+        with pytest.raises(InputError, match="is no `id label .share.`, and most fields are no vertices"):
+            known_labels(graph, file)
+
+
+def test_labels_of_nobody_and_too_many(monkeypatch: pytest.MonkeyPatch, pocl_device: Device) -> None:
+    graph = as_arcs(nx.path_graph(4))
+    found = known_labels(graph, {0: 5, 1: -1, 2: None, 3: {6: 1.0, -1: 1.0}})
+    assert (found.classes.tolist(), found.vertices.tolist()) == ([5, 6], [0, 3])
+    with pytest.raises(InputError, match="has a known label"):
+        known_labels(graph, {0: -1, 1: None})
+    monkeypatch.setattr("mmsbgen.algorithms.row_rounds.available_host_memory", lambda: (90, "a limit"))
+    with pytest.raises(InputError, match="2 labels of 2 vertices take 96 B, and a limit leaves 90 B: give fewer"):
+        known_labels(graph, {0: 5, 1: 6})
+    with pytest.raises(InputError, match="rows of 1 numbers for 30 vertices take 248 B"):
+        personalized_pagerank(nx.path_graph(30), [3], tolerance=0.9, device=pocl_device.info.spec)
 
 
 @pytest.mark.parametrize(

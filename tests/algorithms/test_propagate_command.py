@@ -61,6 +61,19 @@ def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Pa
     assert record["unreached"] == {"count": 2, "such_as": ["x", "y"]}
     assert found.memberships.dense()[:6].sum(axis=1) == pytest.approx(np.ones(6), abs=1e-6)
     assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / "out.csv")]).exit_code == 0
+    assert record["options"]["labels_format"] == "pairs"
+    assert "labels.tsv was read as lines of an id and its label." in done.stderr
+    (out / "run.json").write_text(json.dumps({name: value for name, value in record.items() if name != "command"}))
+    done = run("propagate", file, "--labels", labels, "-o", out)
+    assert done.exit_code == 2
+    assert "has results of a detection: name another folder" in done.stderr
+    printed = run("propagate", file, "--labels", labels, "-q").stdout
+    (tmp_path / "printed.tsv").write_text(printed)
+    assert run("propagate", file, "--labels", tmp_path / "printed.tsv", "-q").stdout.splitlines()[-1] == "y\t\t0"
+    (tmp_path / "pairs.txt").write_text("a b\n")
+    assert run("propagate", file, "--labels", tmp_path / "pairs.txt").exit_code == 2
+    done = run("propagate", file, "--labels", tmp_path / "pairs.txt", "--labels-format", "communities")
+    assert "pairs.txt was read as lines of a community." in done.stderr
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "communities.txt").write_text("keep\n")
     done = run("propagate", file, "--labels", labels, "-o", tmp_path / "mine")
@@ -106,7 +119,25 @@ def test_ranks_of_many_seeds(tmp_path: Path, pocl_device: Device) -> None:
         for _, name, score in rows[begin : begin + 3]:
             assert float(score) == pytest.approx(exact[int(name)], abs=1e-5)
     assert "2 seeds" in done.stderr
+    done = run(*given, "--tolerance", "0.5")
+    assert "scores lack up to 0." in done.stderr
+    done = run(*given, "--tolerance", "1e-12", "--max-rounds", "3")
+    assert done.exit_code == 1
+    assert "allow more rounds by max_rounds" in done.stderr
     (tmp_path / "seeds.txt").write_text("99\n")
     done = run(*given)
     assert done.exit_code == 2
     assert "'99' is no vertex of" in done.stderr
+
+
+def test_ranks_heed_the_column_of_weights(tmp_path: Path, pocl_device: Device) -> None:
+    (tmp_path / "g.csv").write_text("from,to,w\nm,a,1\nm,b,9\n")
+    (tmp_path / "seeds.txt").write_text("m\n")
+    for algorithm in (["rank", "--seeds", tmp_path / "seeds.txt"], ["pagerank", "--source", "m"]):
+        scores = []
+        for columns in ("from,to", "from,to,w"):
+            done = run("graph", algorithm[0], tmp_path / "g.csv", *algorithm[1:], "--columns", columns)
+            rows = [line.split("\t")[-2:] for line in done.stdout.splitlines()]
+            scores.append({name: float(score) for name, score in rows})
+        assert scores[0]["a"] == pytest.approx(scores[0]["b"])
+        assert scores[1]["b"] == pytest.approx(9 * scores[1]["a"], rel=1e-3)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Seeds of one run, which bounds its memory.
 _SEEDS_AT_ONCE = 64
+#: Part of a seed's scores that may be missing untold.
+_TOLD = 1e-3
 _SOURCE = click.option("--source", metavar="ID", required=True, help="The vertex that paths begin at.")
 
 
@@ -116,7 +118,7 @@ def cores(graph: Path, **given: Any) -> None:
 def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: float, **given: Any) -> None:
     from mmsbgen import algorithms
 
-    with _run(graph, given) as (arcs, on, done):
+    with _run(graph, given, weights=_named(given)) as (arcs, on, done):
         again = dict.fromkeys(source, 1.0) or None
         found = algorithms.pagerank(arcs, alpha=alpha, personalization=again, tol=tolerance, max_iter=1000, **on)
         done(found, f"{found.rounds} rounds, the largest rank is {found.values.max(initial=0):.6g}", repr)
@@ -136,30 +138,39 @@ def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: floa
         type=float,
         default=1e-6,
         show_default=True,
-        help="Largest change at the end of a score over the vertex's links (of a score, if directed).",
+        help="End when the scores of a seed change by no more in all.",
     ),
+    expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds.")),
 )
-def rank(graph: Path, seeds: Path, top: int, alpha: float, tolerance: float, **given: Any) -> None:
+def rank(graph: Path, seeds: Path, top: int, alpha: float, tolerance: float, max_rounds: int, **given: Any) -> None:
     import numpy as np
 
     from mmsbgen import algorithms
     from mmsbgen.algorithms.known_labels import lines_of_ids
 
-    with _run(graph, given) as (arcs, on, done):
+    how: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "max_rounds": max_rounds}
+    with _run(graph, given, weights=_named(given)) as (arcs, on, done):
         lines = lines_of_ids(seeds)
         if not lines:
             raise InputError(f"{seeds} has no seed; give an id a line")
-        rows, rounds = [], 0
+        rows, rounds, missing = [], 0, 0.0
         for first in range(0, len(lines), _SEEDS_AT_ONCE):
             part = lines[first : first + _SEEDS_AT_ONCE]
-            found = algorithms.personalized_pagerank(arcs, part, alpha=alpha, tolerance=tolerance, **on)
+            found = algorithms.personalized_pagerank(arcs, part, **how, **on)
             rounds = max(rounds, found.rounds or 0)
+            missing = max(missing, 1 - float(found.values.sum(axis=0).min()))
             for line, scores in zip(part, found.values.T, strict=True):
                 best = np.argsort(-scores, kind="stable")[:top]
                 best = best[scores[best] > 0]
                 names, values = found.ids[best].tolist(), scores[best].tolist()
                 rows += [f"{','.join(line)}\t{name}\t{value:.6g}\n" for name, value in zip(names, values, strict=True)]
-        done("".join(rows), f"{len(lines)} seeds, {rounds} rounds")
+        lacks = f", scores lack up to {missing:.2g} of 1: give a smaller --tolerance" if missing > _TOLD else ""
+        done("".join(rows), f"{len(lines)} seeds, {rounds} rounds{lacks}")
+
+
+def _named(given: dict[str, Any]) -> str | None:
+    """Weights are read where --columns names their column."""
+    return "weight" if len(reading_of(given).columns or ()) == 3 else None
 
 
 @contextmanager

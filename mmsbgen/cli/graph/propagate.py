@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
@@ -18,6 +19,8 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 if TYPE_CHECKING:
     from mmsbgen.algorithms import LabelShares
     from mmsbgen.graph import Arcs, Graph
+
+_READ = {"pairs": "an id and its label", "communities": "a community"}
 
 
 @click.command(
@@ -31,6 +34,11 @@ if TYPE_CHECKING:
     type=NamedPath(dir_okay=False),
     required=True,
     help="Lines `id label [share]`, or a community a line; plain or .gz.",
+)
+@click.option(
+    "--labels-format",
+    type=click.Choice(["pairs", "communities"]),
+    help="Lines of --labels: pairs of an id and its label, or communities. By default as the lines look.",
 )
 @click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for results, as detect writes them.")
 @click.option(
@@ -52,7 +60,7 @@ if TYPE_CHECKING:
 @expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds."))
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
 @expert(shared_option("database", "Tuning database: a path or URL."))
-@expert(click.option("--overwrite", is_flag=True, help="Replace files of others too."))
+@expert(click.option("--overwrite", is_flag=True, help="Replace files of others and of detections too."))
 @json_option("Print the run record instead of lines or a summary.")
 @log_options
 @click.pass_context
@@ -60,16 +68,19 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
     """Run the rounds; print lines, or write a folder."""
     from mmsbgen.algorithms import propagate as spread
     from mmsbgen.export.label_folder import label_record, write_label_folder
-    from mmsbgen.sampler.saved.result_folder import keep_foreign
+    from mmsbgen.sampler.saved.result_folder import keep_foreign, record_in
 
     if out is not None and not given["overwrite"]:
         keep_foreign(out)
+        before = record_in(out)
+        if before is not None and before.get("command") != "propagate":
+            raise InputError(f"{out} has results of a detection: name another folder, or give them up by --overwrite")
     read, arcs = _read(Path("/dev/stdin") if str(graph) == "-" else graph, given["weighted"])
-    options = {name: given[name] for name in ("rule", "alpha", "tolerance", "max_rounds")}
+    options = {name: given[name] for name in ("rule", "alpha", "tolerance", "max_rounds", "labels_format")}
     begin = time.perf_counter()
     found = spread(arcs, labels, **options, device=given["device"], database=given["database"])
     seconds = time.perf_counter() - begin
-    named = {"labels": str(labels), "weighted": given["weighted"]}
+    named = {"labels": str(labels), "labels_format": found.labels_format, "weighted": given["weighted"]}
     record = label_record(found, read, options | named, seconds)
     if out is not None:
         record = write_label_folder(out, found, read, record)
@@ -102,11 +113,10 @@ def _lines(found: LabelShares) -> str:
     from mmsbgen.base.id_text import canonical_word
 
     shares = found.shares.max(axis=1).tolist()
-    unreached = set(found.unreached.tolist())
-    rows = enumerate(zip(found.ids.tolist(), found.labels.tolist(), shares, strict=True))
+    rows = zip(found.ids.tolist(), found.labels.tolist(), shares, strict=True)
     return "".join(
-        f"{canonical_word(name)}\t{'' if at in unreached else canonical_word(label)}\t{share:.6g}\n"
-        for at, (name, label, share) in rows
+        f"{canonical_word(name)}\t{canonical_word(label) if share > 0 else ''}\t{share:.6g}\n"
+        for name, label, share in rows
     )
 
 
@@ -117,8 +127,9 @@ def _tell(found: LabelShares, record: dict[str, Any], out: Path | None) -> None:
     n, missing = len(found.ids), record["unreached"]
     told = [
         f"{plural(found.classes.size, 'label')} of {plural(found.known.size, 'vertex', 'vertices')} spread to "
-        f"{n - missing['count']} of {n} in {plural(found.rounds, 'round')} ({record['seconds']:.2f} s).",
+        f"{int(found.shares.any(axis=1).sum())} of {n} in {plural(found.rounds, 'round')} ({record['seconds']:.2f} s).",
         record["convergence"]["text"],
+        f"{record['options']['labels']} was read as lines of {_READ[record['options']['labels_format']]}.",
     ]
     if missing["count"]:
         some = ", ".join(missing["such_as"][:3])

@@ -18,8 +18,9 @@ __all__ = ["COUNTS", "MOST_FEATURES", "SETTINGS", "propagate_kernel", "row_lengt
 
 MOST_FEATURES = 1024
 #: Places of ``settings``: the tolerance, the most rounds; the share of arcs below which only changes are sent is one in
-#: ``CHANGES`` (0: never); all arcs, and those out of seeds; then the rounds, the last change, and passes over all arcs.
-TOLERANCE, MOST_ROUNDS, CHANGES, ARCS, SEED_ARCS, ROUNDS, CHANGE, PASSES = range(8)
+#: ``CHANGES`` (0: never); all arcs, and those out of seeds; then the rounds, the last change (infinite unless the last
+#: round was over all vertices), and passes over all arcs; the round that a call before ended with, to go on (0: anew).
+TOLERANCE, MOST_ROUNDS, CHANGES, ARCS, SEED_ARCS, ROUNDS, CHANGE, PASSES, START = range(9)
 SETTINGS = {"rounds": ROUNDS, "change": CHANGE, "passes": PASSES}
 #: Shape of ``counts``, and places in one of its rows, as in the template.
 COUNTS = (64, 4)
@@ -50,7 +51,7 @@ _ROW = Argument("row", "real", "inout", "[n, LD] rows")
 _MOVED = Argument("moved", "u32", "inout", "[n] last round that moved a vertex by more than the tolerance")
 _MARKED = Argument("marked", "u32", "inout", "[n] last round that a vertex was marked for")
 _COUNTS = Argument("counts", "u32", "inout", "[64, 4] change, arcs of what moved and arcs read, by round")
-_SETTINGS = Argument("settings", "double", "inout", "[8] what decides the end, and what came of it")
+_SETTINGS = Argument("settings", "double", "inout", "[9] what decides the end, and what came of it")
 _N = Argument("n", "u32", "scalar", "vertices")
 _STEP = Argument("step", "u32", "scalar", "this round")
 _ONLY = Argument("only_marked", "u32", "scalar", "whether only marked vertices get new rows")
@@ -165,8 +166,10 @@ def _rounds(on: Launches) -> None:
     n, limit = np.uint32(on.count), real(tolerance)
     grid, block = _shape(on.problem, on.config, on.count, on.traits).shape
     every = int(on.config["check_every"])
-    on.launch("begin", grid, block, n=n)
-    step, read, work, change, refresh = 0, 0, 0, np.inf, False
+    start = int(settings[START])
+    if not start:
+        on.launch("begin", grid, block, n=n)
+    step, read, work, change, refresh = start, start, 0, np.inf, start > 0
     while step < most:
         driven = bool(changes) and moving * changes < arcs and not refresh
         for _ in range(min(every, int(most) - step)):
@@ -179,11 +182,13 @@ def _rounds(on: Launches) -> None:
         counts = on.read("counts")
         rows = counts[np.arange(read + 1, step + 1) % COUNTS[0]]
         read, work = step, work + int(rows[:, _READ_ARCS].sum(dtype=np.uint64))
-        change, moving = float(rows[-1:, _CHANGE].copy().view(np.float32)[0]), int(rows[-1, _MOVED_ARCS])
-        refresh = not change > limit
+        found, moving = float(rows[-1:, _CHANGE].copy().view(np.float32)[0]), int(rows[-1, _MOVED_ARCS])
+        change = np.inf if driven else found
+        refresh = not found > limit
         if refresh and not driven:
             break
-    settings[[ROUNDS, CHANGE, PASSES]] = step, change, work / max(1.0, arcs)
+    before = settings[PASSES] if start else 0.0
+    settings[[ROUNDS, CHANGE, PASSES]] = step, change, before + work / max(1.0, arcs)
     on.write("settings", settings)
 
 

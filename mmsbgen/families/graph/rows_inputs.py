@@ -89,7 +89,7 @@ def state_of_rows(
         "moved": np.zeros(n, np.uint32),
         "marked": np.zeros(n, np.uint32),
         "counts": np.zeros(COUNTS, np.uint32),
-        "settings": np.array([tolerance, most_rounds, changes, arcs.n_arcs, seed_arcs, 0, 0, 0], np.float64),
+        "settings": np.array([tolerance, most_rounds, changes, arcs.n_arcs, seed_arcs, 0, 0, 0, 0], np.float64),
     }
 
 
