@@ -121,24 +121,26 @@ def _known(arcs: Arcs, rows: list[tuple[int, Any, Any]], format: Format | None) 
     return KnownLabels(classes, vertices, shares, format)
 
 
-def lines_of_ids(file: Path) -> list[list[str]]:
-    """The fields of each line of a file, without blank lines and comments; tabs separate where a line has one."""
-    return [[field for field in fields if field] for fields in _lines(file)]
+def lines_of_ids(file: Path, arcs: Arcs) -> list[list[str]]:
+    """The ids of each line of a file: one where the line as it stands is an id, else its fields."""
+    lines = [line.strip() for line in _lines(file)]
+    return [[line] if _has(arcs, line) else list(filter(None, _fields(line))) for line in lines]
 
 
-def _lines(file: Path) -> list[list[str]]:
-    """As :func:`lines_of_ids`, with the empty fields of lines with tabs."""
+def _fields(line: str) -> list[str]:
+    """The fields of a line; tabs separate them if it has any."""
+    return [field.strip() for field in line.split("\t")] if "\t" in line else line.split()
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of a file, without blank ones and comments."""
     raw = read_unpacked(file)
     need_memory(file, _FIELD_BYTES * most_fields(raw))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: byte {error.start} is no UTF-8 text; give a text file, plain or gzip") from None
-    found = []
-    for line in text.splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            found.append([field.strip() for field in line.split("\t")] if "\t" in line else line.split())
-    return found
+    return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _is_number(text: str) -> bool:
@@ -183,7 +185,7 @@ def _has(arcs: Arcs, name: str) -> bool:
 
 
 def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[int, Any, Any]], Format]:
-    lines = _lines(file)
+    lines = [_fields(line) for line in _lines(file)]
     format = format or _format_of(arcs, file, lines)
     rows: list[tuple[str, Any, Any]]
     if format == "pairs":
@@ -208,7 +210,9 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
         if format == "communities":
             told = f"{file}: {plural(len(missing), 'member')} that are no vertices of {arcs.name}"
         if not found:
-            raise InputError(f"{told}, such as {plain(missing[0])!r}, and no others; give labels of this graph")
+            raise InputError(
+                f"{told}, such as {plain(missing[0])!r}, and no others: give labels of this graph, with tabs between fields"
+            )
         warn_user(f"{told} are left out, such as {plain(missing[0])!r}", LabelWarning)
     return found, format
 

@@ -141,3 +141,12 @@ def test_ranks_heed_the_column_of_weights(tmp_path: Path, pocl_device: Device) -
             scores.append({name: float(score) for name, score in rows})
         assert scores[0]["a"] == pytest.approx(scores[0]["b"])
         assert scores[1]["b"] == pytest.approx(9 * scores[1]["a"], rel=1e-3)
+
+
+def test_seeds_may_have_blanks(tmp_path: Path) -> None:
+    (tmp_path / "graph.csv").write_text("source,target\nAnna Byrne,Ben Cole\nBen Cole,Cara Dunn\n")
+    (tmp_path / "seeds.txt").write_text("Anna Byrne\nAnna Byrne\tCara Dunn\n")
+    files = tmp_path / "graph.csv", "--seeds", tmp_path / "seeds.txt"
+    found = CliRunner().invoke(main, ["graph", "rank", *map(str, files), "--device", "pocl"])
+    assert found.exit_code == 0, found.output
+    assert {line.split("\t")[0] for line in found.stdout.splitlines()} == {"Anna Byrne", "Anna Byrne,Cara Dunn"}
