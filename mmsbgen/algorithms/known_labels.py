@@ -211,7 +211,8 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
             told = f"{file}: {plural(len(missing), 'member')} that are no vertices of {arcs.name}"
         if not found:
             raise InputError(
-                f"{told}, such as {plain(missing[0])!r}, and no others: give labels of this graph, with tabs between fields"
+                f"{told}, such as {plain(missing[0])!r}, and no others: give labels of this graph, with tabs between "
+                "fields"
             )
         warn_user(f"{told} are left out, such as {plain(missing[0])!r}", LabelWarning)
     return found, format
