@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.detection.detect import Detection, detect
     from mmsbgen.detection.update import update
-    from mmsbgen.estimator import MMSB, LabelPropagation
+    from mmsbgen.estimator import MMSB
+    from mmsbgen.estimator.label_propagation import LabelPropagation
     from mmsbgen.kernels.render import render
     from mmsbgen.tuner.run.tune import tune
 
@@ -26,7 +27,7 @@ __all__ = ["MMSB", "Detection", "LabelPropagation", "__version__", "detect", "op
 _PUBLIC = {
     "MMSB": "mmsbgen.estimator",
     "Detection": "mmsbgen.detection.detect",
-    "LabelPropagation": "mmsbgen.estimator",
+    "LabelPropagation": "mmsbgen.estimator.label_propagation",
     "detect": "mmsbgen.detection.detect",
     "open_store": "mmsbgen.db.store.tuning_store",
     "render": "mmsbgen.kernels.render",

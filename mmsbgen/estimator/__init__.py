@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mmsbgen.estimator.label_propagation import LabelPropagation
 from mmsbgen.estimator.mmsb import MMSB, InterruptedFit
 
-__all__ = ["MMSB", "InterruptedFit", "LabelPropagation"]
+__all__ = ["MMSB", "InterruptedFit"]

@@ -126,7 +126,7 @@ def test_an_edited_template_even_an_included_one(tmp_path: Path, info: Any, monk
     for command in ("best", "trials"):
         (row,) = rows(path, command)
         assert [d["part"] for d in row["stale"]] == ["template digest"]
-    shown = CliRunner().invoke(db, ["--database", str(path), "best"]).stdout
+    shown = CliRunner(env={"COLUMNS": "1000"}).invoke(db, ["--database", str(path), "best"]).stdout
     assert f"template digest {row['template_digest']} (wanted template digest" in shown
     monkeypatch.undo()
     assert row["template_digest"] == program(key, CONFIG)["program"]

@@ -238,7 +238,7 @@ def test_pairs_for_test_are_evaluated_at_the_end_and_told(ring):
 
 
 def test_progress_without_a_terminal(ring, monkeypatch):
-    from mmsbgen.cli import detect as module
+    from mmsbgen.cli.runs import detect as module
 
     monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
     lines = [line for line in cli(ring, "-k", 4, "-n", 50).stderr.splitlines() if line.startswith("iteration ")]
@@ -248,7 +248,7 @@ def test_progress_without_a_terminal(ring, monkeypatch):
 
 
 def test_progress_says_of_which_iteration_its_metrics_are(ring, monkeypatch):
-    from mmsbgen.cli import detect as module
+    from mmsbgen.cli.runs import detect as module
 
     monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
     monkeypatch.setattr(module, "_BETWEEN_LINES", 0.0)
@@ -381,7 +381,7 @@ def test_a_chain_that_diverges_is_said(ring):
 
 
 def test_the_making_of_communities_is_told_where_it_takes_long(ring, tmp_path, monkeypatch):
-    from mmsbgen.cli import detect as module
+    from mmsbgen.cli.runs import detect as module
 
     monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
     monkeypatch.setattr(module, "_BETWEEN_LINES", 0.0)

@@ -88,7 +88,7 @@ def test_interrupted_before_there_is_a_chain_nothing_is_left(ring, tmp_path, mon
 
 def test_what_ends_the_making_of_communities_leaves_the_chain(ring, tmp_path, monkeypatch):
     """Ctrl-C, and an error, once a finished chain's links are looked at: what is resumed gives the same results."""
-    from mmsbgen.cli import detect as module
+    from mmsbgen.cli.runs import detect as module
 
     cli(ring, "-k", 3, "-n", 20, "-o", tmp_path / "straight")
     for end, code in ((KeyboardInterrupt(), 130), (InputError("no more"), 2)):
