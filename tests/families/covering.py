@@ -53,6 +53,8 @@ GROUPS = (
     ("sample_partners", "exchange_slots", "edge_lookup", "draws"),
     ("bfs", "sssp", "cores"),
     ("components", "pagerank", "parents"),
+    ("sgd_tiles", "sgd_locks", "sgd_adds"),
+    ("als_rows", "square_error"),
 )
 #: Completions of a pair of values of which the best is taken, for each kernel that has it.
 _TRIES = 5

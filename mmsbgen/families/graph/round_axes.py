@@ -19,7 +19,7 @@ _WARP, _RESIDENT = 32, 2048
 _MANY_ARCS = 1 << 24
 
 BLOCK = Axis("block_size", (1, 8, 64, 256, 1024), "work-items of a block")
-PER_ITEM = Axis("per_item", (1, 4, 16, 64, 256, 1024), "vertices in a row that a work-item takes")
+PER_ITEM = Axis("per_item", (1, 16, 64, 256), "vertices in a row that a work-item takes")
 PER_UNIT = Axis("blocks_per_unit", (1, 2, 4, 8), "blocks of a fused loop for each compute unit; 1 without")
 LOOP = Axis(
     "loop",

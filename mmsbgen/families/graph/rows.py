@@ -30,7 +30,7 @@ _LANES = Axis("lanes", (1, 2, 4, 8, 16, 32), "work-items that share a vertex, on
 _WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "features of a vector load and of the arithmetic")
 _CHUNKS = Axis("chunks", (1, 2, 4, 8), "vectors that a work-item sums up in one walk over the arcs")
 _ROWS = Axis("rows_in_flight", (1, 2, 4, 8), "rows of neighbours that are requested together")
-_PER_TEAM = Axis("per_team", (1, 4, 16, 64, 256, 1024), "vertices in a row that a team takes")
+_PER_TEAM = Axis("per_team", (1, 16, 64, 256), "vertices in a row that a team takes")
 _ORDER = Axis("order", ("given", "degree"), "whether vertices come as they are numbered, or those of most arcs first")
 _CHECK = Axis("check_every", (1, 4, 16), "rounds after which the host reads how far rows moved")
 

@@ -16,7 +16,7 @@ from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 __all__ = ["als_kernel", "scratch_of"]
 
 _BLOCKS = Axis("blocks", (8, 64, 512), "blocks, each with a matrix of its own")
-_TOGETHER = Axis("together", (1, 2, 4, 8), "ratings that are added to the matrix at once")
+_TOGETHER = Axis("together", (1, 4, 8), "ratings that are added to the matrix at once")
 _MATRIX = Axis("matrix", ("global", "local"), "where the matrix of a row lies")
 
 _FIXED = Argument("fixed", "real", "in", "[S, LD] rows of the other side")

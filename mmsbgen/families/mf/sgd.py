@@ -32,10 +32,10 @@ BLOCK = Axis("block_size", (1, 4, 16, 32, 64, 128, 256), "work-items of a block"
 TEAM = Axis("team", (1, 4, 8, 16, 32), "work-items that share a rating")
 WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "coordinates that a work-item loads at once")
 HELD = Axis("held", ("none", "registers"), "whether rows are read again for the step, or kept and loops unrolled")
-_TILES = Axis("tiles", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "groups of users and of items")
-_PER_TEAM = Axis("per_team", (1, 16, 128, 1024), "ratings in a row that a team takes")
+_TILES = Axis("tiles", (1, 4, 16, 64, 256, 1024), "groups of users and of items")
+_PER_TEAM = Axis("per_team", (1, 16, 1024), "ratings in a row that a team takes")
 _RETRIES = Axis("retries", (0, 1, 4), "times that a team tries again to get two locks before it defers a rating")
-_TAIL = Axis("tail", (0, 64, 1024, 16384), "a list of so many deferred ratings is left to one team")
+_TAIL = Axis("tail", (0, 1024, 16384), "a list of so many deferred ratings is left to one team")
 _OPERATOR = Axis(
     "operator", ("sgd", "witness"), "the step, or an exact one on integers that shows the order of ratings"
 )
@@ -184,7 +184,7 @@ def _tiles_default(problem: Problem, traits: Traits) -> Config:
         wanted = max(2 * traits.compute_units, size // _CACHE)
         tiles = next((each for each in _TILES.values if isinstance(each, int) and each >= wanted), 1024)
     while tiles > 1 and 2 * tiles > min(problem.integer("users"), problem.integer("items")):
-        tiles //= 2
+        tiles //= 4
     return _kept_default(problem, traits) | {"tiles": tiles}
 
 

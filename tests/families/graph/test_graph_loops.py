@@ -155,7 +155,7 @@ def test_more_blocks_than_are_resident_are_refused(monkeypatch: pytest.MonkeyPat
         ({"blocks_per_unit": 2}, "groups of OpenCL cannot wait for each other"),
         ({"team": "warp"}, "OpenCL 1.2 has no warps"),
         ({"walk": 64}, "a group of OpenCL is always alone"),
-        ({"per_item": 4}, "per_item must be 1"),
+        ({"per_item": 16}, "per_item must be 1"),
         ({"loop": "phases", "direction": "push"}, "loop must be whole"),
         ({"visited": "bitmap"}, "visited must be state"),
     ],
