@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.algorithms.row_rounds import check_memory
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import plain, plural
+from mmsbgen.base.host_memory import need_host_memory
+from mmsbgen.base.id_text import INTEGER, plain, plural
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.families.graph.rows import MOST_FEATURES
@@ -104,7 +103,8 @@ def _known(arcs: Arcs, rows: list[tuple[int, Any, Any]], format: Format | None) 
     column = {label: at for at, label in enumerate(classes.tolist())}
     vertices, place = np.unique([v for v, _, _ in rows], return_inverse=True)
     of = plural(vertices.size, "vertex", "vertices")
-    check_memory(_COPIES * 8 * vertices.size * classes.size, f"{plural(classes.size, 'label')} of {of}")
+    size = _COPIES * 8 * vertices.size * classes.size
+    need_host_memory(size, f"{plural(classes.size, 'label')} of {of}", "give fewer at once")
     shares: NDArray[np.float64] = np.zeros((vertices.size, classes.size))
     for at, (v, label, share) in zip(place.tolist(), rows, strict=True):
         try:
@@ -195,7 +195,7 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
                 f"{file}: the line {plain(' '.join(odd))!r} is no `id label [share]`; separate them by tabs"
             )
         rows = [(line[0], line[1], line[2] if len(line) == 3 else 1.0) for line in lines if line[1] not in ("", "-1")]
-        if all(_is_integer(label) for _, label, _ in rows):
+        if all(INTEGER.fullmatch(label) for _, label, _ in rows):
             rows = [(name, int(label), share) for name, label, share in rows]
     else:
         rows = [(name, at, 1.0) for at, line in enumerate(lines) for name in dict.fromkeys(line) if name]
@@ -216,7 +216,3 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
             )
         warn_user(f"{told} are left out, such as {plain(missing[0])!r}", LabelWarning)
     return found, format
-
-
-def _is_integer(text: str) -> bool:
-    return re.fullmatch("0|-?[1-9][0-9]{0,17}", text, re.ASCII) is not None

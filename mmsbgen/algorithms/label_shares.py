@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mmsbgen.algorithms.functions import check_weights
 from mmsbgen.algorithms.known_labels import Format, LabelWarning, known_labels
-from mmsbgen.algorithms.row_rounds import by_vertex, run_rounds, totals
+from mmsbgen.algorithms.row_rounds import divided, run_rounds, totals
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.base.user_warning import warn_user
@@ -138,7 +138,7 @@ def propagate(
         root = np.sqrt(np.where(linked, total, 1.0))[given.vertices]
         mean = root[linked[given.vertices]].sum() / max(total.sum(), 1e-300)
         seeds = (1 - alpha) * seeds / (root * (mean or 1.0))[:, None]
-    by_one = by_vertex(arcs, total)
+    by_one = divided(arcs, total)
     reached = cache(lambda: _joined(by_one, given.vertices))
 
     def missing(rows: NDArray[Any]) -> float:

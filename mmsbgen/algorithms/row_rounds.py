@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from mmsbgen.algorithms.programs import programs
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.host_memory import available_host_memory, readable
+from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph.rows import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, START, TOLERANCE, row_length
 from mmsbgen.families.graph.rows_inputs import state_of_rows
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["RowsFound", "by_vertex", "check_memory", "check_tolerance", "run_rounds", "totals"]
+__all__ = ["RowsFound", "check_tolerance", "divided", "run_rounds", "totals"]
 
 #: Only changes are sent while fewer than one arc in so many leads out of vertices that moved.
 _FEW = 4
@@ -47,21 +47,22 @@ def totals(arcs: Arcs) -> NDArray[np.float64]:
     """The weights of each vertex's arcs out, added up, ``[N]``; divided by the largest weight of all."""
     if arcs.weights is None:
         return arcs.degrees.astype(np.float64)
-    return np.bincount(arcs.sources, relative(arcs), arcs.n_vertices).astype(np.float64)
+    return np.bincount(arcs.sources, _relative(arcs), arcs.n_vertices).astype(np.float64)
 
 
-def relative(arcs: Arcs) -> NDArray[np.float64]:
+def _relative(arcs: Arcs) -> NDArray[np.float64]:
     """Weights ``[A]`` over the largest one, so that their sums are finite."""
     assert arcs.weights is not None
     most = arcs.weights.max(initial=0.0)
     return arcs.weights / most if most > 0 else arcs.weights
 
 
-def by_vertex(arcs: Arcs, total: Array) -> Arcs:
-    """The graph with weights whose sum over the arcs out of a vertex is 1; without weights, as it is."""
-    if arcs.weights is None:
+def divided(arcs: Arcs, total: Array) -> Arcs:
+    """The graph with weights whose sum over the arcs out of a vertex is 1; undirected without weights, as it is."""
+    if arcs.weights is None and not arcs.directed:
         return arcs
-    each = np.divide(relative(arcs), total[arcs.sources], out=np.zeros(arcs.n_arcs), where=total[arcs.sources] > 0)
+    each, out = np.ones(arcs.n_arcs) if arcs.weights is None else _relative(arcs), total[arcs.sources]
+    each = np.divide(each, out, out=np.zeros(arcs.n_arcs), where=out > 0)
     return Arcs(arcs.offsets, arcs.targets, arcs.ids, each, arcs.directed, arcs.name)
 
 
@@ -69,13 +70,6 @@ def check_tolerance(tolerance: float) -> None:
     """Raise :class:`InputError` unless it is a number of 0 or more."""
     if not 0 <= tolerance < np.inf:
         raise InputError(f"tolerance={tolerance}: give a number of 0 or more")
-
-
-def check_memory(size: int, what: str) -> None:
-    """Raise :class:`InputError` if ``size`` bytes, which ``what`` take, are more than the memory left."""
-    left, source = available_host_memory()
-    if size > left:
-        raise InputError(f"{what} take {readable(size)}, and {source} leaves {readable(left)}: give fewer at once")
 
 
 def run_rounds(
@@ -119,7 +113,8 @@ def run_rounds(
     real = np.float32 if tolerance >= single or found.real is np.float32 else np.float64
     features = seeds.shape[1]
     size = 2 * np.dtype(real).itemsize * (arcs.n_vertices + vertices.size) * row_length(features)
-    check_memory(size, f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}")
+    what = f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}"
+    need_host_memory(size, what, "give fewer at once")
     if arcs.weights is None and rule == "seeded":
         scale = scale / np.maximum(arcs.reversed.degrees, 1)
     state = state_of_rows(

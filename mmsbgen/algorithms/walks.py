@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, check_weights
-from mmsbgen.algorithms.row_rounds import by_vertex, check_memory, check_tolerance, relative, run_rounds, totals
+from mmsbgen.algorithms.row_rounds import check_tolerance, divided, run_rounds, totals
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph.rows import MOST_FEATURES
 from mmsbgen.graph.arc_sources import as_arcs
@@ -105,26 +106,13 @@ _DIVIDED: WeakKeyDictionary[Arcs, Arcs] = WeakKeyDictionary()
 
 
 def _divided(arcs: Arcs, total: NDArray[np.float64]) -> Arcs:
-    """The graph with weights whose sum over the arcs out of a vertex is 1; undirected without weights, as it is."""
-    if arcs.weights is None and not arcs.directed:
-        return arcs
+    """As :func:`divided`, made once for a graph that is in use."""
     if arcs not in _DIVIDED:
-        _DIVIDED[arcs] = _by_source(arcs, total) if arcs.directed else by_vertex(arcs, total)
+        found = divided(arcs, total)
+        if found is arcs:
+            return arcs
+        _DIVIDED[arcs] = found
     return _DIVIDED[arcs]
-
-
-def _by_source(arcs: Arcs, total: NDArray[np.float64]) -> Arcs:
-    """The directed graph with weights whose sum over the arcs out of a vertex is 1, and which all arcs have."""
-    each = np.ones(arcs.n_arcs) if arcs.weights is None else relative(arcs)
-    out = total[arcs.sources]
-    return Arcs(
-        arcs.offsets,
-        arcs.targets,
-        arcs.ids,
-        np.divide(each, out, out=np.zeros(arcs.n_arcs), where=out > 0),
-        arcs.directed,
-        arcs.name,
-    )
 
 
 def _restarts(arcs: Arcs, seeds: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -136,7 +124,7 @@ def _restarts(arcs: Arcs, seeds: Sequence[Any]) -> tuple[NDArray[np.int64], NDAr
         given = seed if isinstance(seed, Mapping) else dict.fromkeys(seed if isinstance(seed, list) else [seed], 1.0)
         entries += [(arcs.vertex(name), number, float(weight)) for name, weight in given.items()]
     vertices, place = np.unique([v for v, _, _ in entries], return_inverse=True)
-    check_memory(16 * vertices.size * len(seeds), f"weights of {plural(len(seeds), 'seed')}")
+    need_host_memory(16 * vertices.size * len(seeds), f"weights of {plural(len(seeds), 'seed')}", "give fewer at once")
     rows: NDArray[np.float64] = np.zeros((vertices.size, len(seeds)))
     for at, (_, number, weight) in zip(place.tolist(), entries, strict=True):
         rows[at, number] += weight

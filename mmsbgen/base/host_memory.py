@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-__all__ = ["available_host_memory", "readable", "resident_bytes"]
+from mmsbgen.base.errors import InputError
+
+__all__ = ["available_host_memory", "need_host_memory", "readable", "resident_bytes"]
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -55,6 +57,13 @@ def resident_bytes(pid: int) -> int:
         with contextlib.suppress(OSError):  # the thread may have ended meanwhile
             held += sum(resident_bytes(int(child)) for child in children.read_text().split())
     return held
+
+
+def need_host_memory(size: int, what: str, remedy: str) -> None:
+    """Raise :class:`InputError`, with a ``remedy``, if the ``size`` bytes of ``what`` are more than the memory left."""
+    left, source = available_host_memory()
+    if size > left:
+        raise InputError(f"{what} take {readable(size)}, and {source} leaves {readable(left)}: {remedy}")
 
 
 def _groups(proc: Path, cgroup: Path) -> list[tuple[Path, str, str]]:

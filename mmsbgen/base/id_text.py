@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+#: An integer of 64 bits as Python writes it: of ids in text others, such as 007, stay text.
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
 #: First characters of what spreadsheets take for formulas.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.I)

@@ -7,6 +7,7 @@ from typing import Any
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.resume import has_work, longer
 from mmsbgen.graph import Graph, Split, read_graph, split
+from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.saved import result_folder, results
 
@@ -31,15 +32,16 @@ def load_graph(source: Any, checked: CheckedRequest) -> Graph:
     return graph
 
 
+def drawn_split(graph: Graph, options: Options) -> Split:
+    """The split of a run: its shares of the links, by its seed."""
+    shares = options.held_out_share(graph.n_links), options.test_share(graph.n_links)
+    return split(graph, validation=shares[0], test=shares[1], seed=options.seed)
+
+
 def split_graph(graph: Graph, checked: CheckedRequest) -> Split:
     """Split the graph as the options say; sends messages on ignored input and on warnings."""
     request, options = checked.request, checked.options
-    parts = split(
-        graph,
-        validation=options.held_out_share(graph.n_links),
-        test=options.test_share(graph.n_links),
-        seed=options.seed,
-    )
+    parts = drawn_split(graph, options)
     if dropped := graph.report.dropped():
         request.on_message(f"{graph.name}: {dropped}.")
     for text in parts.warnings:

@@ -18,6 +18,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.detection.load_graph import drawn_split
 from mmsbgen.detection.plan_chain import planned
 from mmsbgen.detection.publish import publish
 from mmsbgen.detection.request import CHECKPOINT, Detection, Request
@@ -25,7 +26,7 @@ from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chains import FinishedRun, stored_memberships
 from mmsbgen.export.run_folder import graph_of_run, holds_whole_rows, read_run
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.graph import Graph, Split, as_graph, split
+from mmsbgen.graph import Graph, Split, as_graph
 from mmsbgen.graph.changes import Change, carried_split, changed_graph
 from mmsbgen.graph.files.graph_archive import is_graph_archive, split_of_archive
 from mmsbgen.kernels.runtime import Runtime
@@ -129,7 +130,7 @@ def perform_update(request: UpdateRequest) -> Detection | None:
         stack.enter_context(writable_folder(request.out))
         device = stack.enter_context(opened(info))
         store = stack.enter_context(open_store(request.database, read_only=True))
-        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store), {}, {}), None, plan)
+        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store)), None, plan)
         stack.callback(sampler.close)
         begin, others = time.monotonic(), []
         with stage("sweeping around the change"):
@@ -185,8 +186,7 @@ def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Sp
         graph, why = (request.graph, "") if request.graph is not None else graph_of_run(request.results)
         if graph is None:
             raise InputError(f"the graph of {request.results} is needed, and {why}: give it with --graph")
-        shares = options.held_out_share(graph.n_links), options.test_share(graph.n_links)
-        before = split(graph, validation=shares[0], test=shares[1], seed=options.seed)
+        before = drawn_split(graph, options)
     for one in (before.graph, request.graph):
         if one is not None and one.digest != record["graph"]["digest"]:
             raise InputError(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError, NotFittedError
-from mmsbgen.base.host_memory import available_host_memory, readable
+from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.detection.request import Detection
 from mmsbgen.export import Clustering, Exports
 from mmsbgen.graph import Graph
@@ -189,12 +189,7 @@ class Fitted(Exports):
 
 def _dense(found: Clustering) -> npt.NDArray[np.float64]:
     n, count = len(found.memberships.indices), len(found.cover.members)
-    needed, (left, source) = 8 * n * count, available_host_memory()
-    if needed > left:
-        raise InputError(
-            f"memberships of {n} vertices in {count} communities take {readable(needed)}, and {source} "
-            f"leaves {readable(left)}: set sparse_output=True"
-        )
+    need_host_memory(8 * n * count, f"memberships of {n} vertices in {count} communities", "set sparse_output=True")
     dense = np.zeros((n, count))
     vertices, communities, shares = found.affiliations
     dense[vertices, communities] = shares

@@ -23,7 +23,7 @@ from mmsbgen.graph.graph import (
 from mmsbgen.graph.ids import ordered_ids
 from mmsbgen.graph.split import HeldOut, Split, draw_non_links, held_out
 
-__all__ = ["Change", "carried_split", "changed_graph"]
+__all__ = ["Change", "carried_split", "changed_graph", "split_holding_out"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +84,7 @@ def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None 
     if not keys.size:
         raise InputError(f"{plain(before.name)}: no link would remain; leave at least one")
     links, n = unpack_pairs(keys), ids.size
-    report = LoadReport(len(links), 0, 0, 0, False, int(np.count_nonzero(np.bincount(links.ravel(), minlength=n) == 0)))
-    graph = Graph(n, ids, links, report, before.name)
+    graph = Graph(n, ids, links, LoadReport.of_links(links, n), before.name)
     return Change(graph, read_only(place), unpack_pairs(added), unpack_pairs(gone), int(wanted.size - added.size))
 
 
@@ -117,13 +116,13 @@ def carried_split(split: Split, change: Change, validation: float, test: float) 
         non_links[which] = np.concatenate([non_links[which], new])
         taken = np.concatenate([taken, new])
     pairs = [held_out(unpack_pairs(a), unpack_pairs(b)) for a, b in zip(links, non_links, strict=True)]
-    found = split_of(graph, split.seed, pairs[0], pairs[1])
+    found = split_holding_out(graph, split.seed, pairs[0], pairs[1])
     if split.validation.n_links and not pairs[0].n_links:
         found = replace(found, warnings=("all held-out links were removed: nothing tells whether the fit is good",))
     return found
 
 
-def split_of(graph: Graph, seed: int, validation: HeldOut, test: HeldOut) -> Split:
+def split_holding_out(graph: Graph, seed: int, validation: HeldOut, test: HeldOut) -> Split:
     """The split of ``graph`` that holds these pairs out.
 
     Raises :class:`InputError` if no training link remains.

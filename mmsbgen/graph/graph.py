@@ -115,6 +115,12 @@ class LoadReport:
     directed: bool
     n_isolated: int
 
+    @classmethod
+    def of_links(cls, links: Int64Array, n_vertices: int) -> LoadReport:
+        """The report of links ``[E, 2]`` of which none was dropped."""
+        isolated = np.count_nonzero(np.bincount(links.ravel(), minlength=n_vertices) == 0)
+        return cls(len(links), 0, 0, 0, False, int(isolated))
+
     def dropped(self) -> str:
         """A message with the counts of dropped lines; empty if there are none."""
         loops, both, repeats = self.n_self_loops, self.n_both_ways, self.n_duplicates - self.n_both_ways

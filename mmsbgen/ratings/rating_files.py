@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import INTEGER
 from mmsbgen.base.libraries import library
 from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
-from mmsbgen.ratings.ratings import INTEGER, Duplicates, Ratings, numbered, of_columns
+from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns
 
 __all__ = ["named_columns", "read_pairs", "read_ratings"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import plural
+from mmsbgen.base.id_text import INTEGER, plural
 from mmsbgen.graph.graph import number_integers
 from mmsbgen.graph.ids import number_ids
 
-__all__ = ["INTEGER", "Duplicates", "Ratings", "finite_ratings", "looked_up", "numbered", "of_columns", "unique_cells"]
+__all__ = ["Duplicates", "Ratings", "finite_ratings", "looked_up", "numbered", "of_columns", "unique_cells"]
 
 Duplicates = Literal["error", "mean", "last"]
-#: An integer as Python writes it: of ids in text others, such as 007, stay text.
-INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _MOST_ROWS = 2**31
 
 

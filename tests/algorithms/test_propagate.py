@@ -280,7 +280,7 @@ def test_labels_of_nobody_and_too_many(monkeypatch: pytest.MonkeyPatch, pocl_dev
     assert (found.classes.tolist(), found.vertices.tolist()) == ([5, 6], [0, 3])
     with pytest.raises(InputError, match="has a known label"):
         known_labels(graph, {0: -1, 1: None})
-    monkeypatch.setattr("mmsbgen.algorithms.row_rounds.available_host_memory", lambda: (90, "a limit"))
+    monkeypatch.setattr("mmsbgen.base.host_memory.available_host_memory", lambda: (90, "a limit"))
     with pytest.raises(InputError, match="2 labels of 2 vertices take 96 B, and a limit leaves 90 B: give fewer"):
         known_labels(graph, {0: 5, 1: 6})
     with pytest.raises(InputError, match="rows of 1 numbers for 30 vertices take 248 B"):

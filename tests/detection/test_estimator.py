@@ -138,7 +138,7 @@ def test_sparse_memberships(fitted):
 def test_memberships_that_do_not_fit_are_refused(fitted, monkeypatch):
     model = copy.deepcopy(fitted)
     model._cache.clear()
-    monkeypatch.setattr("mmsbgen.estimator.fitted.available_host_memory", lambda: (100, "a test"))
+    monkeypatch.setattr("mmsbgen.base.host_memory.available_host_memory", lambda: (100, "a test"))
     with pytest.raises(InputError, match=r"30 vertices .* and a test leaves 100 B: set sparse_output=True"):
         _ = model.memberships_
 

@@ -92,6 +92,7 @@ def test_a_graph_and_its_held_out_pairs_come_back(tmp_path: Path) -> None:
     [
         ("links", [[0, 0]]),
         ("links", [[0, 9]]),
+        ("links", [[0, 2**60]]),
         ("links", [[1, 2], [0, 1]]),
         ("validation", [[0, 7]]),
         ("test", [[0, 1], [0, 2]]),

@@ -17,7 +17,7 @@ from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import expert
 from mmsbgen.cli.shared.logs import is_quiet, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
 if TYPE_CHECKING:
     from mmsbgen.algorithms import VertexValues
@@ -178,8 +178,7 @@ def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Itera
     """Read the graph; yields it, the options of devices, and what writes the result and sums it up."""
     from mmsbgen.graph import as_arcs
 
-    source = Path("/dev/stdin") if str(file) == "-" else file
-    arcs = as_arcs(source, directed=given["directed"], weights=weights, columns=reading_of(given).columns)
+    arcs = as_arcs(readable_path(file), directed=given["directed"], weights=weights, columns=reading_of(given).columns)
     begin = time.perf_counter()
 
     def done(found: VertexValues | str, summary: str, text: Callable[[Any], str] = str) -> None:

@@ -14,7 +14,7 @@ from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
 if TYPE_CHECKING:
     from mmsbgen.algorithms import LabelShares
@@ -75,7 +75,7 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
         before = record_in(out)
         if before is not None and before.get("command") != "propagate":
             raise InputError(f"{out} has results of a detection: name another folder, or give them up by --overwrite")
-    read, arcs = _read(Path("/dev/stdin") if str(graph) == "-" else graph, given["weighted"])
+    read, arcs = _read(readable_path(graph), given["weighted"])
     options = {name: given[name] for name in ("rule", "alpha", "tolerance", "max_rounds", "labels_format")}
     begin = time.perf_counter()
     found = spread(arcs, labels, **options, device=given["device"], database=given["database"])

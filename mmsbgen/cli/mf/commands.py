@@ -13,7 +13,7 @@ from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
 if TYPE_CHECKING:
     from mmsbgen.factorisation import ALS, MatrixFactorization
@@ -101,7 +101,7 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
     method, holdout = given["method"], given["test"]
     if holdout is None and method != "implicit":
         holdout = (0.1 if given["holdout"] is None else given["holdout"]) or None
-    found = read_ratings(_file(ratings), columns=_named(given["columns"]), duplicates=given["duplicates"])
+    found = read_ratings(readable_path(ratings), columns=_named(given["columns"]), duplicates=given["duplicates"])
     shared = {
         "n_factors": given["factors"],
         "random_state": given["seed"],
@@ -111,7 +111,7 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
     chosen = {"n_epochs": given["epochs"], "reg": given["reg"], "learning_rate": given["learning_rate"]}
     shared |= {name: value for name, value in chosen.items() if value is not None}
     if isinstance(holdout, Path):
-        holdout = read_ratings(_file(holdout), columns=_named(given["columns"]), duplicates=given["duplicates"])
+        holdout = read_ratings(readable_path(holdout), columns=_named(given["columns"]), duplicates=given["duplicates"])
     estimator: MatrixFactorization | ALS
     if method == "sgd":
         ways = {name: given[name] for name in ("schedule", "deterministic")}
@@ -174,7 +174,7 @@ def evaluate(model: Path, ratings: Path, columns: str | None, duplicates: Any, a
     from mmsbgen.ratings import read_ratings
 
     fitted = load_model(model)
-    found = fitted.evaluate(read_ratings(_file(ratings), columns=_named(columns), duplicates=duplicates))
+    found = fitted.evaluate(read_ratings(readable_path(ratings), columns=_named(columns), duplicates=duplicates))
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -199,7 +199,7 @@ def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> 
     from mmsbgen.factorisation import load_model
     from mmsbgen.ratings.rating_files import read_pairs
 
-    fitted, found = load_model(model), read_pairs(_file(pairs), _named(columns))
+    fitted, found = load_model(model), read_pairs(readable_path(pairs), _named(columns))
     users, items = found.user_ids[found.users], found.item_ids[found.items]
     u, v = fitted.model_.numbers("user", users), fitted.model_.numbers("item", items)
     new = f"users not in the model: {np.unique(found.users[u < 0]).size}, items: {np.unique(found.items[v < 0]).size}"
@@ -235,12 +235,8 @@ def similar(model: Path, item: str, count: int) -> None:
 
     fitted = load_model(model)
     ids, scores = fitted.similar_items(item, N=count + 1)
-    rows = list(zip(ids.tolist(), scores, strict=True))[1:]
+    rows = [(name, x) for name, x in zip(ids.tolist(), scores, strict=True) if str(name) != item][:count]
     _write([("item", "cosine"), *((name, f"{x:.4f}") for name, x in rows)], None)
-
-
-def _file(path: Path) -> Path:
-    return Path("/dev/stdin") if str(path) == "-" else path
 
 
 def _named(columns: str | None) -> list[str] | None:

@@ -20,7 +20,7 @@ from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
-from mmsbgen.cli.shared.parameter_types import Communities, NamedPath
+from mmsbgen.cli.shared.parameter_types import Communities, NamedPath, readable_path
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.options.options import Options
 
@@ -126,7 +126,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         )
     try:
         with report:
-            found = perform(Path("/dev/stdin") if str(graph) == "-" else graph, request)
+            found = perform(readable_path(graph), request)
     except KeyboardInterrupt as stop:
         click.echo(shown(" ".join(["Interrupted; no results were written.", *_notes(stop)])), err=True)
         sys.exit(INTERRUPTED)

@@ -15,7 +15,7 @@ from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
 #: Most bytes of a file that may have no more than a header.
 _ONE_LINE = 4096
@@ -92,4 +92,4 @@ def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:
         header = any(names >= {str(name).lower() for name in pair} for pair in usual)
         if not "".join(lines[header:]).strip():
             return None
-    return read_graph(Path("/dev/stdin") if str(file) == "-" else file, reading)
+    return read_graph(readable_path(file), reading)

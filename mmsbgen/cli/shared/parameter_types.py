@@ -37,6 +37,11 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+def readable_path(path: Path) -> Path:
+    """``path``, or standard input if it is ``-``."""
+    return Path("/dev/stdin") if str(path) == "-" else path
+
+
 class Communities(click.ParamType):  # type: ignore[type-arg]
     """A number of communities from 1 on, or ``auto``."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, FileTransaction, published_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
-from mmsbgen.graph.changes import split_of
+from mmsbgen.graph.changes import split_holding_out
 from mmsbgen.graph.files.file_bytes import short_name
 from mmsbgen.graph.graph import Graph, LoadReport, pack_pairs, string_ids
 from mmsbgen.graph.split import HeldOut, Split, held_out
@@ -55,7 +55,7 @@ def graph_of_archive(file: Path, raw: bytes) -> Graph:
 def split_of_archive(file: Path, seed: int) -> Split:
     """The graph of an archive with the pairs that were held out; raises :class:`InputError` if it is damaged."""
     graph, held = _read(file, file.read_bytes())
-    return split_of(graph, seed, *held)
+    return split_holding_out(graph, seed, *held)
 
 
 def _read(file: Path, raw: bytes) -> tuple[Graph, list[HeldOut]]:
@@ -65,8 +65,9 @@ def _read(file: Path, raw: bytes) -> tuple[Graph, list[HeldOut]]:
             if ids.dtype.kind == "U":
                 ids = string_ids(ids.tolist())
             n = ids.size
-            isolated = int(np.count_nonzero(np.bincount(links.ravel(), minlength=n) == 0))
-            graph = Graph(n, ids, links, LoadReport(len(links), 0, 0, 0, False, isolated), short_name(file))
+            if links.size and links.max() >= n:
+                raise ValueError("its links have ends that are no vertices")
+            graph = Graph(n, ids, links, LoadReport.of_links(links, n), short_name(file))
             held = []
             for name, n_non_links in zip(("validation", "test"), arrays["non_links"].tolist(), strict=True):
                 pairs = arrays[name]

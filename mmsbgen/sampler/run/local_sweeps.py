@@ -13,9 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.families.mmsb.numbers.counter_random import below
-from mmsbgen.families.mmsb.numbers.row_layout import Purpose
-from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, totals
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT
 from mmsbgen.graph import Adjacency
 from mmsbgen.graph.changes import Change
@@ -79,15 +77,15 @@ def start_from(sampler: Sampler, before: Memberships, change: Change) -> None:
         communities[place[part]], values[place[part]] = _entries(before, part, shape.entries, shape.floor)
     left = _from_neighbours(communities, values, change.new_vertices, adjacency)
     left = np.union1d(left, change.ends[adjacency.degrees[change.ends] == 0])
-    first_one = below(sampler.options.seed, 0, left, 0, Purpose.init, k)
     communities[left] = NONE
-    communities[left, :most] = (first_one[:, None] + np.arange(most) * max(1, k // most)) % k
+    communities[left, :most] = state.random_communities(left, sampler.options.seed)
     values[left, :most] = 1.0
     used = communities != NONE
     sizes = values.sum(axis=1, dtype=np.float64) + (k - used.sum(axis=1)) * shape.floor
     off = np.abs(sizes - 1.0) > _ROUNDING
     values[off] = state.scaled(values[off], used[off])
-    state.restore_entries(communities, values, np.ones(n), totals(communities, values, k, shape.floor))
+    state.set_entries(communities, values)
+    sampler.device.write(sampler.values["row_sums"], np.ones(n, shape.real))
     beta = np.zeros(k)
     of_model = before.columns >= 0
     beta[before.columns[of_model]] = before.beta[of_model]

@@ -20,7 +20,7 @@ from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.versions import versions
 from mmsbgen.families.mmsb.numbers.sparse_rows import filled
-from mmsbgen.graph import Split
+from mmsbgen.graph import Graph, Split
 from mmsbgen.graph.files.graph_archive import write_graph
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -129,6 +129,18 @@ def with_samples(found: Memberships, sampler: Sampler) -> Memberships:
     return replace(found, posterior=Posterior(mean, sd, beta_mean, beta_sd, mean_codes, sd_codes, prior_sum))
 
 
+def graph_entry(graph: Graph) -> dict[str, Any]:
+    """What the record of any command says of its graph."""
+    return {
+        "name": graph.name,
+        "file": graph.file,
+        "reading": dict(graph.reading),
+        "vertices": graph.n_vertices,
+        "links": graph.n_links,
+        "digest": graph.digest,
+    }
+
+
 def record(
     sampler: Sampler,
     cover: Cover,
@@ -142,18 +154,13 @@ def record(
     found: dict[str, Any] = {
         "mmsbgen": __version__,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "graph": {
-            "name": graph.name,
-            "file": graph.file,
-            "reading": dict(graph.reading),
-            "vertices": graph.n_vertices,
-            "links": graph.n_links,
+        "graph": graph_entry(graph)
+        | {
             "lines": graph.report.n_lines,
             "self_loops": graph.report.n_self_loops,
             "duplicates": graph.report.n_duplicates,
             "both_ways": graph.report.n_both_ways,
             "directed": graph.report.directed,
-            "digest": graph.digest,
             "training_links": sampler.split.n_training_links,
             "held_out_pairs": len(sampler.split.held_out_pairs),
         },

@@ -77,8 +77,7 @@ class SparseState(State):
         n, k = self.shape.n_vertices, self.shape.k
         most = min(self.shape.entries, k)
         kept = np.full((n, self.shape.entries), NONE, np.uint32)
-        first = below(seed, 0, np.arange(n), 0, Purpose.init, k)
-        kept[:, :most] = (first[:, None] + np.arange(most) * max(1, k // most)) % k
+        kept[:, :most] = self.random_communities(np.arange(n), seed)
         count = np.full(n, most)
         there, at = np.unique(vertices, return_index=True)
         rank = np.arange(len(vertices)) - np.repeat(at, np.diff(np.append(at, len(vertices))))
@@ -89,6 +88,13 @@ class SparseState(State):
         share = (1.0 - (k - count) * self.shape.floor) / count
         self.set_entries(kept, np.where(kept != NONE, share[:, None], 0.0))
         self.device.write(self.buffers["row_sums"], np.full(n, row_sum, self.shape.real))
+
+    def random_communities(self, vertices: Array, seed: int) -> Array:
+        """Evenly spaced communities from a drawn one on, ``[V, min(R, K)]``, for ``vertices`` ``[V]``."""
+        k, most = self.shape.k, min(self.shape.entries, self.shape.k)
+        first = below(seed, 0, vertices, 0, Purpose.init, k)
+        found: Array = (first[:, None] + np.arange(most) * max(1, k // most)) % k
+        return found
 
     def move(self, vertices: Array, sources: Array, targets: Array, stays: float) -> None:
         """Move mass from sources to targets: of each source's entry the vertex keeps the share ``stays``.
