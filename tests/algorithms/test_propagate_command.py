@@ -150,3 +150,14 @@ def test_seeds_may_have_blanks(tmp_path: Path) -> None:
     found = CliRunner().invoke(main, ["graph", "rank", *map(str, files), "--device", "pocl"])
     assert found.exit_code == 0, found.output
     assert {line.split("\t")[0] for line in found.stdout.splitlines()} == {"Anna Byrne", "Anna Byrne,Cara Dunn"}
+
+
+def test_columns_of_links_are_named(tmp_path: Path) -> None:
+    (tmp_path / "graph.csv").write_text("since,person,friend,often\n1,Anna B,Ben C,2\n2,Ben C,Cara D,2\n")
+    (tmp_path / "labels.txt").write_text("Anna B\tred\n")
+    for columns in ("person,friend", "person,friend,often"):
+        found = run("propagate", tmp_path / "graph.csv", "--columns", columns, "--labels", tmp_path / "labels.txt")
+        assert found.exit_code == 0, found.output
+        assert [line.split("\t")[:2] for line in found.stdout.splitlines()] == [
+            ["Anna B", "red"], ["Ben C", "red"], ["Cara D", "red"],
+        ]  # fmt: skip

@@ -501,6 +501,7 @@ def test_a_parameter_that_nothing_has_is_refused_by_name(filled: Path, tmp_path:
     assert "Error: --problem Q=3: there is no such parameter, and no record with it in " in result.stderr
     assert "there are n, mean_degree, " in result.stderr
     assert ", N, m, pairs, " in result.stderr
+    assert "K" in result.stderr.split("there are ")[1].replace(";", ",").split(", ")
     assert result.stderr.endswith(", count, width\n")
     assert list(tmp_path.glob("out*")) == list(tmp_path.glob("none*")) == []
 

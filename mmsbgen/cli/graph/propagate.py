@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
@@ -56,6 +58,7 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
     help="Weight of neighbours in spread and published; less suits graphs of many links a vertex.",
 )
 @click.option("--tolerance", type=float, default=1e-3, show_default=True, help="Largest change of a share at the end.")
+@reading_flags("columns")
 @click.option("--weighted", is_flag=True, help="The third column of GRAPH, or a matrix's entries, are weights.")
 @expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds."))
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
@@ -75,12 +78,14 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
         before = record_in(out)
         if before is not None and before.get("command") != "propagate":
             raise InputError(f"{out} has results of a detection: name another folder, or give them up by --overwrite")
-    read, arcs = _read(readable_path(graph), given["weighted"])
+    columns = reading_of(given).columns
+    weighted = given["weighted"] or len(columns or ()) == 3
+    read, arcs = _read(readable_path(graph), weighted, columns)
     options = {name: given[name] for name in ("rule", "alpha", "tolerance", "max_rounds", "labels_format")}
     begin = time.perf_counter()
     found = spread(arcs, labels, **options, device=given["device"], database=given["database"])
     seconds = time.perf_counter() - begin
-    named = {"labels": str(labels), "labels_format": found.labels_format, "weighted": given["weighted"]}
+    named = {"labels": str(labels), "labels_format": found.labels_format, "weighted": weighted}
     record = label_record(found, read, options | named, seconds)
     if out is not None:
         record = write_label_folder(out, found, read, record)
@@ -92,7 +97,7 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
         _tell(found, record, out)
 
 
-def _read(file: Path, weighted: bool) -> tuple[Graph, Arcs]:
+def _read(file: Path, weighted: bool, columns: Sequence[Any] | None) -> tuple[Graph, Arcs]:
     """The graph's links, and its arcs with their weights."""
     import numpy as np
 
@@ -100,9 +105,9 @@ def _read(file: Path, weighted: bool) -> tuple[Graph, Arcs]:
     from mmsbgen.graph.graph import build_graph
 
     if not weighted:
-        graph = as_graph(file)
+        graph = as_graph(file, columns=columns)
         return graph, as_arcs(graph)
-    arcs = as_arcs(file, weights="weight")
+    arcs = as_arcs(file, weights="weight", columns=columns)
     once = arcs.sources < arcs.targets
     first, second = (ends[once].astype(np.int64) for ends in (arcs.sources, arcs.targets))
     graph = build_graph(first, second, arcs.ids, name=arcs.name, directed=False, file=str(file))
