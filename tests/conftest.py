@@ -186,7 +186,7 @@ def _cache_with_locks_of_its_own(cache: Path) -> Path:
 
     users = platformdirs.user_cache_path()
     with contextlib.suppress(OSError):
-        for name in ("pocl", "mmsbgen/kernels"):
+        for name in ("pocl", "mmsbgen/kernels", "mmsbgen/templates"):
             (users / name).mkdir(parents=True, exist_ok=True)
         (cache / "mmsbgen").mkdir()
         for entry in (*users.iterdir(), *(users / "mmsbgen").iterdir()):
