@@ -6,7 +6,7 @@
 
 Slow connections, searches and uploads beside them, queued jobs, stored files, hostile requests, packed files that
 unpack to 10 GB, runs that are killed again and again, damaged files.  ``--share`` makes all of them smaller.  Ends with
-status 1 if something falls.  Takes half an hour, and PoCL.
+status 1 if something falls.  Takes half an hour, PoCL and nginx.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import filecmp
 import gzip
+import os
 import random
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -37,6 +39,7 @@ from mmsbgen.base.errors import MmsbgenError  # noqa: E402
 from mmsbgen.cli.shared.common import print_table  # noqa: E402
 from mmsbgen.graph import ReadingOptions, load_graph  # noqa: E402
 from tests.graph.test_damaged_files import FILES, changed  # noqa: E402
+from tests.service.proxy import proxied  # noqa: E402
 from tests.service.running import COMMAND, serving  # noqa: E402
 from tests.service.test_hostile import FREE, LIMITS, hostile, state_of  # noqa: E402
 
@@ -65,8 +68,12 @@ Found = Iterator[tuple[str, bool]]
 
 
 def slow(folder: Path, share: float) -> Found:
-    """300 connections of one address that send a byte every few seconds keep nobody out."""
-    with serving(str(folder / "t.sqlite3"), folder / "data") as service:
+    """300 connections of one address that send a byte every few seconds keep nobody out, behind nginx."""
+    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"
+    with (
+        serving(str(folder / "t.sqlite3"), folder / "data") as direct,
+        proxied(direct, program, folder / "nginx") as service,
+    ):
         place = urlsplit(service.url)
         for what, head in SLOW.items():
             with contextlib.ExitStack() as crowd:

@@ -252,6 +252,18 @@ def postgres_programs() -> Path:
 
 
 @pytest.fixture(scope="session")
+def nginx_program() -> str:
+    """The path of nginx."""
+    found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if found is None:
+        message = "nginx is missing: apt-get install nginx-light"
+        if IN_CI:
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+@pytest.fixture(scope="session")
 def postgres_server(postgres_programs: Path) -> Iterator[str]:
     """The URL of a PostgreSQL server of our own, without a database name."""
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))

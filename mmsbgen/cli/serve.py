@@ -43,9 +43,6 @@ log = logging.getLogger("mmsbgen.service")
     show_default=True,
     help="Of an attempt at a job on the service's own workers; then the job fails.",
 )
-@click.option(
-    "--max-per-address", type=click.IntRange(1, 256), default=64, show_default=True, help="Connections of one address."
-)
 @click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Job workers beside it.")
 @click.option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
 @click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
@@ -66,7 +63,6 @@ def serve(
     max_jobs: int,
     max_stored: int,
     max_hours: float,
-    max_per_address: int,
     workers: int,
     devices: tuple[str, ...],
     rate: str,
@@ -115,7 +111,6 @@ def serve(
         jobs=max_jobs,
         stored=max_stored * MIB,
         hours=max_hours,
-        address=max_per_address,
         rate=rate,
         write_rate=write_rate,
     )
@@ -144,6 +139,12 @@ def serve(
             click.echo(f"The token for requests that change something is in {place}", err=True)
             if sys.stderr.isatty():  # a log must not get it
                 click.echo(f"Open this to be signed in: http://{address}:{port}/#token={token}", err=True)
+        if not is_loopback(host):
+            click.echo(
+                "Slow clients can take all connections unless a proxy is before it: see 'Serve behind nginx' in the "
+                "documentation",
+                err=True,
+            )
         run(settings, opened, workers, devices)
 
 

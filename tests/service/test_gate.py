@@ -222,6 +222,7 @@ def test_other_machines_need_a_token_that_was_chosen(tmp_path: Path) -> None:
             assert client.get("/health", headers={"Host": "10.1.2.3:8000"}).status_code == 200
         with service.client() as client:
             assert client.get("/api/v1/devices").status_code == 200
+        assert "Slow clients can take all connections unless a proxy is before it" in service.log.read_text()
 
 
 @pytest.mark.slow
@@ -231,6 +232,7 @@ def test_the_token_is_made_once_and_kept_to_ourselves(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         token = file.read_text().strip()
         assert token not in service.log.read_text()
+        assert "proxy" not in service.log.read_text(), "this machine alone reaches it"
         with service.client(token=token) as client:
             assert client.post("/api/v1/jobs/tune", json={}).status_code == 202
     assert kept_token(tmp_path / "data") == (token, file, False)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 FREE = ("--rate", "100000/second", "--write-rate", "100000/second")
 LIMITS = ("--max-vertices", "100000", "--max-links", "100000", "--max-graph", "32")
 PATIENCE_S, AT_ONCE = 20.0, 48
-"""A request that stops in the middle is ended when the service has waited long enough: so many are sent at once."""
+"""A request that stops in the middle is waited for so long, so many are sent at once."""
 
 
 def sent(url: str, data: bytes) -> int | None:
