@@ -20,8 +20,8 @@ from tests.families.covering import FACTORS, Item, claimed, covering, groups
 
 MMSB = family()
 TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
-#: As PoCL has them, on which every pair of values that it takes is compiled and run.
-CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 21, platform="Portable Computing Language")
+#: Those of Intel's runtime, on which every pair of values that it takes is compiled and run.
+CPU = Traits("opencl", "cpu", max_block_size=8192, local_memory=1 << 18, sub_group_size=16, platform="Intel(R) OpenCL")
 #: The share of all that is compiled for sm_80 too.
 ALSO_OLDER = 9
 _UNUSED = "was declared but never referenced"
