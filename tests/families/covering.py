@@ -314,8 +314,7 @@ def covering(
     """Variants of some kernels, taken together, with every pair of values that is claimed and that one of them allows.
 
     The kernel is a value too: each of them comes with every value of its own that is not a block size.  Pairs that are
-    covered ``elsewhere``, on another platform, are not wanted again, but those of a kernel and a value are: so the
-    platform is one more value, and samples of all platforms together cover pairs as one sample does.
+    covered ``elsewhere``, on another platform, are not wanted again, but those of a kernel and a value are.
     """
     kernels = [_Kernel(family, family.kernel(name), traits) for name in names]
     wanted: set[Pair] = set()

@@ -65,17 +65,13 @@ def test_sources_of_users_compile(name: str, compiler: CudaCompiler) -> None:
 def test_a_covering_sample_compiles(
     kernels: tuple[str, ...], compiler: CudaCompiler, tell: Callable[[str], None]
 ) -> None:
-    """Every value of each kernel, for sm_90, and some for sm_80; no warning.
-
-    Pairs of values are compiled and run elsewhere: on OpenCL, or by scripts/gpu_check.py those of kernels for CUDA
-    alone.  Pairs that OpenCL refuses are compiled here.
+    """Every value of each kernel, and every pair that OpenCL does not take, for sm_90, and some for sm_80; no warning.
 
     Kernels that share what their axes set are covered together, as in the samples that run.  Of unused helpers
     compilers may warn.
     """
     in_opencl = [name for name in kernels if name in MMSB.written_in("opencl")]
-    elsewhere = covering(MMSB, in_opencl, CPU) if in_opencl else covering(MMSB, kernels, TRAITS)
-    sample = covering(MMSB, kernels, TRAITS, _claimed, elsewhere.covered).variants
+    sample = covering(MMSB, kernels, TRAITS, _claimed, covering(MMSB, in_opencl, CPU).covered).variants
     tasks = [(variant, "sm_90") for variant in sample] + [(variant, "sm_80") for variant in sample[::ALSO_OLDER]]
 
     def build(task: tuple[Any, str]) -> tuple[str, KernelResources | None, str]:

@@ -69,7 +69,7 @@ def workers(opencl_device: Device, worker_module: ModuleType, reference: str) ->
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("reference", [*names(), *OWN], ids=lambda name: Path(name).stem, indirect=True)
-def test_every_pair_of_values_that_kernels_allow(
+def test_all_of_a_covering_sample_is_right(
     opencl_device: Device, workers: list[Any], reference: str, first_traits: Traits | None, tell: Callable[[str], None]
 ) -> None:
     """All of a covering sample is checked, the same in every run however long it takes.
