@@ -226,8 +226,7 @@ def picture(runs: Mapping[tuple[str, str], Run], graphs: Mapping[str, Any], path
 
 def page(runs: Mapping[tuple[str, str], Run], graphs: Mapping[str, Any], facts: Sequence[str], svg: str) -> str:
     """The page."""
-    bold = "The best value of a row is bold; a dash means not run."
-    lines = ["# Hidden links", "", INTRO, "", bold, "", *table(runs, graphs), ""]
+    lines = ["# Hidden links", "", INTRO, "", "The best value of a row is bold.", "", *table(runs, graphs), ""]
     lines += [shown_svg("AUC of every method on every graph against either kind of non-links; see the table", svg), ""]
     lines += ["## Graphs", "", "Percentages are shares of the hidden links.", "", *graph_table(runs, graphs), ""]
     lines += [LIMITS, ""]
