@@ -49,7 +49,7 @@ def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> st
     lines = [
         "# Figures",
         "",
-        f"{KERNEL}, from the tuning database. Made by `scripts/figures.py`; devices and drivers:",
+        f"{KERNEL}, from the tuning database. `scripts/figures.py` drew these records:",
         "",
     ]
     drivers = {(case.label, case.device.driver): by_device(cases)[case.label] for case in cases}
