@@ -254,7 +254,9 @@ def postgres_programs() -> Path:
 @pytest.fixture(scope="session")
 def nginx_program() -> str:
     """The path of nginx."""
-    found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    from tests.service.proxy import nginx  # imports what few tests need
+
+    found = nginx()
     if found is None:
         message = "nginx is missing: apt-get install nginx-light"
         if IN_CI:

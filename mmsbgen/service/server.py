@@ -19,8 +19,8 @@ from mmsbgen.service.service_context import ServiceContext
 __all__ = ["listening", "serve"]
 
 _SHUTDOWN_SECONDS = 10
-_PROXIES = "127.0.0.1,::1"
-"""Addresses from which X-Forwarded-For and X-Forwarded-Proto count."""
+PROXIES = ["127.0.0.0/8", "::1", "::ffff:127.0.0.0/104"]
+"""Addresses of this machine, as sockets of either family give them: X-Forwarded-For and -Proto count from these."""
 
 
 class _Server(uvicorn.Server):
@@ -66,7 +66,7 @@ def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, de
         access_log=False,
         server_header=False,
         proxy_headers=True,
-        forwarded_allow_ips=_PROXIES,
+        forwarded_allow_ips=PROXIES,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -22,6 +23,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "serve-behind-nginx.md"
 _BODIES = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
+def nginx() -> str | None:
+    """The path of nginx, None where it is not installed."""
+    return shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+
+
 def shipped() -> str:
     """The configuration that the page has users copy."""
     document = Document(PAGE.read_text(encoding="utf-8"), str(PAGE))
@@ -37,14 +43,34 @@ def changed(text: str, changes: Mapping[str, str]) -> str:
     return text
 
 
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def command(program: str, folder: Path, text: str) -> list[str | Path]:
+    """What runs nginx by the text of a server; the folder has all of its files, so that nothing needs root."""
+    (folder / "mmsbgen.conf").write_text(text)
+    user = "user root;" if os.geteuid() == 0 else ""
+    places = "".join(f"{name}_temp_path {folder}/{name}; " for name in _BODIES)
+    # As many connections as on Debian.
+    (folder / "nginx.conf").write_text(
+        f"daemon off; pid {folder}/pid; error_log {folder}/log; {user}\n"
+        f"events {{ worker_connections 768; }}\n"
+        f"http {{ access_log off; {places} include {folder}/mmsbgen.conf; }}\n"
+    )
+    return [program, "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "log"]
+
+
 @contextlib.contextmanager
 def proxied(
     service: Service, program: str, folder: Path, changes: Mapping[str, str] | None = None
 ) -> Iterator[Service]:
     """The service as seen through nginx, which takes plain HTTP on a free port until the block ends."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     own = {
         "listen 443 ssl;": f"listen 127.0.0.1:{port};",
         "    ssl_certificate /etc/ssl/tuner.example.org.pem;\n": "",
@@ -52,17 +78,8 @@ def proxied(
         "127.0.0.1:8000": f"127.0.0.1:{urlsplit(service.url).port}",
     }
     folder.mkdir()
-    (folder / "mmsbgen.conf").write_text(changed(shipped(), {**own, **(changes or {})}))
-    # As on Debian: as many connections, and none of what needs root.
-    user = "user root;" if os.geteuid() == 0 else ""
-    places = "".join(f"{name}_temp_path {folder}/{name}; " for name in _BODIES)
-    (folder / "nginx.conf").write_text(
-        f"daemon off; pid {folder}/pid; error_log {folder}/log; {user}\n"
-        f"events {{ worker_connections 768; }}\n"
-        f"http {{ access_log off; {places} include {folder}/mmsbgen.conf; }}\n"
-    )
-    command = [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "log")]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    running = command(program, folder, changed(shipped(), {**own, **(changes or {})}))
+    process = subprocess.Popen(running, stdin=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 30
         while True:

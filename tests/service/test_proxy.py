@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.service.proxy import changed, proxied, shipped
+from tests.service.proxy import changed, command, free_port, proxied, shipped
 from tests.service.running import TOKEN, Service, serving
 
 pytestmark = pytest.mark.slow
 
 EDGES = b"1 2\n2 3\n1 3\n"
+UPLOADS = ("/api/v1/jobs/detect", "/api/v1/records")
 CROWD = 300
 BYTE_S = 1.5
 """Seconds between two bytes of a slow connection; nginx has less patience with a body."""
@@ -87,19 +88,25 @@ def ended(crowd: list[socket.socket]) -> list[bytes]:
 def test_slow_connections_of_an_address_keep_nobody_out(behind: Service, what: str) -> None:
     with contextlib.ExitStack() as opened:
         crowd = [opened.enter_context(connected(behind, "127.0.0.2")) for _ in range(CROWD)]
+        began = time.monotonic()
         for one in crowd:
             with contextlib.suppress(OSError):
                 one.sendall(SLOW[what])
         with behind.client() as other:
-            for _ in range(3):
+            assert other.get("/api/v1/kernels").status_code == 200
+            seconds = time.monotonic() - began
+            for _ in range(2):
                 assert other.get("/api/v1/kernels").status_code == 200
             job = other.post("/api/v1/jobs/detect", params={"n_communities": 2}, content=EDGES)
             assert job.status_code == 202
             assert other.post(f"/api/v1/jobs/{job.json()['id']}/cancel").status_code == 200
         answers = Counter(answer[9:12] for answer in ended(crowd))
-    # nginx counts those against the limit whose headers are complete.
-    refused = CROWD - 32 if "Content-Length" in SLOW[what].decode() else 0
-    assert answers[b"429"] == refused
+    taken = CROWD - answers[b"429"]
+    if "Content-Length" in SLOW[what].decode():
+        # Each holds its place for a second or more, and a busy machine may take longer to send them all.
+        assert 32 <= taken <= 32 * (1 + int(seconds))
+    else:
+        assert taken == CROWD, "nginx counts a connection only when its headers are complete"
     assert set(answers) <= {b"429", b"408", b""}, "none was served"
     with behind.client() as client:
         assert client.get("/api/v1/kernels").status_code == 200
@@ -137,6 +144,36 @@ def test_rates_are_those_of_each_client(behind: Service) -> None:
         assert another.post("/api/v1/jobs/tune", content=b"{").status_code == 422
 
 
+@pytest.mark.parametrize("path", UPLOADS)
+def test_an_upload_without_the_right_token_is_refused_before_its_body(behind: Service, path: str) -> None:
+    """So that nginx stores nothing."""
+    head = f"POST {path}?n_communities=2 HTTP/1.1\r\nHost: tuner.example.org\r\nConnection: close\r\n"
+    for size in ("Content-Length: 60000000", "Transfer-Encoding: chunked"):
+        # With the right one nginx waits for the body.
+        for token, answers in ((None, {b"401"}), ("wrong", {b"401"}), (TOKEN, {b"", b"408"})):
+            said = f"Authorization: Bearer {token}\r\n" if token else ""
+            with connected(behind, "127.0.2.6") as one:
+                one.sendall(f"{head}{said}{size}\r\n\r\n".encode())
+                answer = b""
+                with contextlib.suppress(ConnectionError):
+                    answer = one.recv(4096)
+                assert answer[9:12] in answers, (token, size)
+    with client_at(behind, "127.0.2.6") as client:
+        empty = client.post(path, params={"n_communities": 2}, content=b"")
+        assert empty.headers["content-type"] == "application/problem+json", "of the service"
+
+
+def test_only_uploads_may_be_large(behind: Service) -> None:
+    from mmsbgen.service.http import middleware
+
+    assert set(UPLOADS) == middleware.UPLOADS
+    with client_at(behind, "127.0.2.7") as client:
+        for path in ("/api/v1/jobs/tune", "/api/v1/records/", "/health"):
+            for content in (bytes((64 << 10) + 1), (bytes(1 << 10) for _ in range(65))):
+                assert client.post(path, content=content).status_code == 413, path
+        assert client.post("/api/v1/jobs/tune", content=b" " * (64 << 10)).status_code == 422
+
+
 def test_reading_through_it_needs_the_token(behind: Service, service: Service) -> None:
     name = {"Host": "tuner.example.org"}
     for path in ("/api/v1/kernels", "/metrics"):
@@ -154,18 +191,21 @@ def test_reading_through_it_needs_the_token(behind: Service, service: Service) -
 
 
 def test_the_file_is_right_as_it_is(nginx_program: str, tmp_path: Path) -> None:
+    from distributed.security import Security  # makes a certificate
+
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    make = ["openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=tuner.example.org"]
-    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    made = Security.temporary()
+    key.write_text(made.tls_client_key)
+    certificate.write_text(made.tls_client_cert)
     text = changed(
         shipped(),
         {
+            "listen 443 ssl;": f"listen 127.0.0.1:{free_port()} ssl;",
             "/etc/ssl/tuner.example.org.pem": str(certificate),
             "/etc/ssl/private/tuner.example.org.key": str(key),
         },
     )
-    (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{ access_log off;\n{text}}}\n")
-    command = [nginx_program, "-t", "-c", tmp_path / "nginx.conf", "-e", tmp_path / "log"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    testing = [*command(nginx_program, tmp_path, text), "-t"]
+    done = subprocess.run(testing, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "[warn]" not in done.stderr

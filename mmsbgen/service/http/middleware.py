@@ -28,6 +28,8 @@ COSTLY = frozenset({"/api/v1/source"})
 _CHECK_TOKEN = "mmsbgen.check_token"
 """Key of a request's scope: checks its token."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OF_PROXIES = (b"x-forwarded-", b"forwarded", b"x-real-ip", b"via")
+"""What the names of headers that proxies add begin with."""
 _LINGER_BYTES, _LINGER_SECONDS = 16 << 20, 3.0
 """How much of a refused body is still read, so that the client can read the answer."""
 
@@ -105,8 +107,9 @@ class RequestGate:
         self._hit(self._rate, client, "requests")
         writes = method not in _READS
         check_token = scope[_CHECK_TOKEN] = partial(self._check_token, headers.get(b"authorization", b""), client)
-        # What a proxy on this machine passes on has another name, or another client by X-Forwarded-For.
-        local = self.settings.loopback and is_loopback(called) and is_loopback(client)
+        # What a proxy on this machine passes on comes from a loopback address too.
+        passed_on = any(name.startswith(_OF_PROXIES) for name in headers)
+        local = self.settings.loopback and is_loopback(called) and is_loopback(client) and not passed_on
         if writes or (not local and path.startswith((API, "/metrics"))):
             check_token()
         if writes:
