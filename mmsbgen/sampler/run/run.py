@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.ranks.world import LostRankError
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
@@ -44,7 +45,14 @@ def run(
         trace.append(evaluation(sampler, spent()))
     while sampler.iteration < sampler.limit and not stop:
         pause = min(sampler.limit, (sampler.iteration // options.interval + 1) * options.interval)
-        sampler.advance(pause - sampler.iteration)
+        try:
+            sampler.advance(pause - sampler.iteration)
+        except LostRankError as error:
+            # The state is that of the last whole sweep.
+            if on_checkpoint is not None:
+                on_checkpoint(sampler, trace, spent())
+                error.add_note("The chain is kept: resume it, with any number of devices.")
+            raise
         if sampler.iteration % options.interval == 0 or sampler.course.ends_open(options, sampler.iteration, per_sweep):
             trace.append(evaluation(sampler, spent()))
             if watch is not None:

@@ -1,0 +1,188 @@
+"""Rank 0's part of sweeps that several ranks share.
+
+Every rank holds all rows and sweeps a range of the vertices.  Then the new rows go to all ranks, and the sums over
+vertices, which are integers, to rank 0: the chain's bits do not depend on the number of ranks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Buffer, Device, Event
+from mmsbgen.base.errors import DeviceMemoryError, InputError
+from mmsbgen.graph import Split
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.ranks.exchanges import Exchange
+from mmsbgen.ranks.world import World
+from mmsbgen.sampler.minibatch.partners import Launch
+from mmsbgen.sampler.ranks import ranges
+from mmsbgen.sampler.state.sparse_state import SparseState
+
+__all__ = ["CHANGED", "EACH_SWEEP", "NEW_ROWS", "SCALARS", "SharedSweeps", "Team"]
+
+#: Arrays that all ranks get when rank 0 has changed the rows, those that they get before each sweep and after it.
+CHANGED = ("communities", "values", "row_sums")
+EACH_SWEEP = ("totals", "beta")
+NEW_ROWS = ("new_communities", "new_values", "row_sums")
+#: Scalars of the sweep's kernel that do not change in a run, and those that do.
+SCALARS = ("alpha", "delta", "floor_pi", "non_link_weight", "inverse_n")
+STEP = ("half_step", "decay", "spread")
+#: How much longer than the mean the slowest rank may take before ranges are cut anew, and before it is called slow.
+_UNEVEN, _SLOW = 1.05, 1.25
+#: Fewest sweeps between two cuts.
+_FEWEST_SWEEPS = 2
+
+
+@dataclass
+class Team:
+    """The ranks of a run, as rank 0 sees them, once their devices are open.
+
+    ``speeds`` ``[ranks]`` are measured in sweeps.
+    """
+
+    world: World
+    exchange: Exchange
+    speeds: ranges.Floats = field(init=False)
+    numbers: Any = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.speeds = np.ones(self.world.size)
+
+
+class SharedSweeps:
+    """The stages 2 and 3 of a chain whose sweeps the ranks share; see :mod:`mmsbgen.sampler.minibatch.partners`.
+
+    ``values`` are the chain's arrays and constant scalars by the kernels' argument names.
+
+    Raises :class:`DeviceMemoryError` if the rows do not fit on the device of a rank, and :class:`InputError` for a
+    graph of fewer vertices than ranks.
+    """
+
+    kernels = ("sparse_rows", "sparse_totals")
+    in_place = True
+    bytes_each = 0
+
+    def __init__(
+        self, team: Team, split: Split, problem: Problem, state: SparseState, values: Mapping[str, Any]
+    ) -> None:
+        self._team, self._world, self._exchange, self._state = team, team.world, team.exchange, state
+        self._device, n = state.device, state.shape.n_vertices
+        if n < self._world.size:
+            raise InputError(f"{self._world.size} ranks for {n} vertices: take as many ranks as vertices at most")
+        self._adjacency = split.training_adjacency
+        self._work = ranges.work(self._adjacency.offsets)
+        self._number = next(team.numbers)
+        self._events: list[Event] = []
+        self._seconds = np.zeros(self._world.size)
+        self._sweeps = 0
+        self._slow: int | None = None
+        self._own: list[Buffer] = []
+        try:
+            self._own += [self._device.alloc(n, dtype) for dtype in (np.uint32, state.shape.real)]
+            self._build(problem, {name: values[name] for name in SCALARS})
+            self._cut()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, problem: Problem, scalars: dict[str, Any]) -> None:
+        world, links = self._world, len(self._adjacency.neighbours)
+        world.tell("build", self._number, dict(problem), self._state.shape, scalars, links)
+        for name, refusal in zip(world.names, world.answers(""), strict=True):
+            if refusal:
+                raise DeviceMemoryError(f"{name}: {refusal}")
+
+    def _cut(self) -> None:
+        """Give every rank its range of vertices and their links."""
+        world, adjacency, self._since_cut = self._world, self._adjacency, 0
+        self._bounds = ranges.bounds(self._work, self._team.speeds)
+        world.tell("range", self._number, self._bounds)
+        for at, (first, stop) in enumerate(itertools.pairwise(self._bounds.tolist())):
+            offsets = adjacency.offsets[first : stop + 1].astype(np.uint64)
+            if at:
+                world.send(offsets, at)
+                world.send(adjacency.neighbours[int(offsets[0]) : int(offsets[-1])], at)
+            else:
+                self._device.write(self._own[0], ranges.by_degree(offsets))
+                self._count = stop
+
+    def specs(self, rounds: int) -> list[Any]:
+        """No arrays but those of the state."""
+        return []
+
+    def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
+        """Nothing is drawn."""
+
+    def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
+        """Sweep, exchange the new rows, and sum.
+
+        If a rank is lost, the state is as before the sweep, and :class:`mmsbgen.ranks.world.LostRankError` is raised.
+        """
+        world, exchange, device = self._world, self._exchange, self._device
+        own, sums_before = self._own
+        device.copy(sums_before, values["row_sums"])
+        try:
+            world.tell("sweep", self._number, self._state.changed, *(values[name] for name in STEP))
+            if self._state.changed:
+                exchange.share([values[name] for name in CHANGED])
+                self._state.changed = False
+            exchange.share([values[name] for name in EACH_SWEEP])
+            ranged = values | {"vertices": own, "n_vertices": np.uint32(self._count)}
+            self._events.append(queue("update_phi", "sparse_rows", self._count, ranged))
+            exchange.gather([values[name] for name in NEW_ROWS], self._bounds)
+            exchange.add(values["fixed_sums"])
+            exchange.settle()
+        except BaseException:
+            # The others wait in an exchange that will not come.
+            world.lost = True
+            exchange.abandon()
+            device.copy(values["row_sums"], sums_before)
+            raise
+        self._sweeps += 1
+        queue("update_phi", "sparse_totals", count, values)
+
+    def report(self) -> int:
+        """Ask the other ranks for their times; returns how many flows they have bounded since the last report.
+
+        Ranges are cut anew where the times differ.
+        """
+        world = self._world
+        if world.lost:
+            return 0
+        world.tell("report", self._number)
+        seconds, clips = zip(*world.answers((spent(self._events, self._device), 0)), strict=True)
+        self._since_cut += self._sweeps
+        if self._sweeps:
+            self._seconds = np.array(seconds) / self._sweeps
+            slowest = int(self._seconds.argmax())
+            over = self._seconds[slowest] / max(self._seconds.mean(), 1e-9)
+            self._slow = slowest if over > _SLOW else None
+            if over > _UNEVEN and self._since_cut >= _FEWEST_SWEEPS:
+                self._team.speeds = np.diff(self._work[self._bounds]) / np.maximum(self._seconds, 1e-9)
+                self._cut()
+            self._sweeps = 0
+        return int(sum(clips))
+
+    def noted(self) -> dict[str, Any]:
+        """What the trace says: ``rank_seconds``, those of a sweep on every rank, and ``slow_rank`` if one is slow."""
+        slow = {} if self._slow is None else {"slow_rank": self._world.names[self._slow]}
+        return {"rank_seconds": self._seconds.tolist()} | slow
+
+    def close(self) -> None:
+        """Release the arrays, on all ranks."""
+        for buffer in self._own:
+            buffer.release()
+        if not self._world.lost:
+            self._world.tell("drop", self._number)
+
+
+def spent(events: list[Event], device: Device) -> float:
+    """Seconds of launches, which are taken off the list; 0 where the device does not measure."""
+    found = sum(event.seconds() for event in events) if device.profiling else 0.0
+    events.clear()
+    return found
