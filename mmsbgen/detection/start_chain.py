@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from mmsbgen.backends import Device, DeviceInfo, opened
@@ -15,7 +15,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.auto_k import chosen_k
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.plan_chain import fitting_plan
-from mmsbgen.detection.ranks import formed_team
+from mmsbgen.detection.ranks.forming import formed_team
 from mmsbgen.detection.request import Request
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split
@@ -66,9 +66,12 @@ def built_chain(
         opened(info) as device,
         _runtime(device, checked) as runtime,
         nullcontext() if request.out is None else writable_folder(request.out),
+        ExitStack() as stack,
     ):
         tried: list[KTrial] = []
-        team = None if request.world is None else formed_team(request.world, device, request.configs, runtime.kept)
+        team = None
+        if request.world is not None:
+            team = stack.enter_context(closing(formed_team(request.world, device, request.configs, runtime.kept)))
         if plan is None:
             k, tried = chosen_k(parts, checked, runtime, team)
             options = replace(options, n_communities=k)

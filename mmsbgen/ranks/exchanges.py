@@ -22,12 +22,14 @@ class Exchange(Protocol):
     """What ranks exchange.  All ranks call the same methods in the same order."""
 
     name: str
+    pieces: int
+    """In how many pieces a range is best swept, so that one piece's rows are exchanged during the next one's sweep."""
 
     def share(self, buffers: Sequence[Buffer]) -> None:
         """Give all ranks rank 0's content of ``buffers``."""
 
-    def gather(self, buffers: Sequence[Buffer], bounds: Ints) -> None:
-        """Give all ranks the rows ``[bounds[r], bounds[r + 1])`` of every rank r, of each of ``buffers``."""
+    def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
+        """Give all ranks the rows ``[begins[r], ends[r])`` of every rank r, of each of ``buffers``."""
 
     def add(self, buffer: Buffer) -> None:
         """Add the integers of all ranks, on rank 0."""
@@ -45,7 +47,7 @@ class Exchange(Protocol):
 class HostExchange:
     """By MPI, through the memory of the hosts."""
 
-    name = "MPI"
+    name, pieces = "MPI", 1
 
     def __init__(self, world: World, device: Device) -> None:
         self._world, self._device = world, device
@@ -63,16 +65,14 @@ class HostExchange:
                 if world.rank:
                     device.write(buffer, rows, first)
 
-    def gather(self, buffers: Sequence[Buffer], bounds: Ints) -> None:
+    def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
         """As :meth:`Exchange.gather`."""
-        longest = int(np.diff(bounds).max())
         for buffer in buffers:
-            for first, stop in _parts(buffer, longest, self._world.size):
-                self._gather_part(buffer, np.minimum(bounds[:-1] + first, bounds[1:]), bounds, stop - first)
+            for first, stop in _parts(buffer, int((ends - begins).max()), self._world.size):
+                self._gather_part(buffer, np.minimum(begins + first, ends), np.minimum(begins + stop, ends))
 
-    def _gather_part(self, buffer: Buffer, begins: Ints, bounds: Ints, most: int) -> None:
+    def _gather_part(self, buffer: Buffer, begins: Ints, ends: Ints) -> None:
         world, device = self._world, self._device
-        ends = np.minimum(begins + most, bounds[1:])
         rows = ends - begins
         row_bytes = buffer.nbytes // buffer.shape[0]
         own = device.download_range(buffer, int(begins[world.rank]), int(ends[world.rank]))

@@ -45,67 +45,75 @@ def new_identity() -> bytes:
 
 
 class NcclExchange:
-    """By NCCL, on the queue of this rank's GPU.
+    """By NCCL, on a queue of its own beside that of the GPU's launches.
 
     Raises :class:`LaunchError` if NCCL refuses the GPUs.
     """
 
-    name = "NCCL"
+    name, pieces = "NCCL", 4
 
     def __init__(self, world: World, device: CudaDevice, identity: bytes) -> None:
         self._world, self._device, self._nccl = world, device, _nccl()
         with self._calling("start"):
             made = self._nccl.UniqueId.from_buffer(identity)
             self._comm = self._nccl.comm_init_rank(world.size, made, world.rank)
-
-    @property
-    def _stream(self) -> int:
-        return int(self._device.stream.handle)
+            self._queue = device.driver.Stream()
+            self._stream = int(self._queue.handle)
 
     @contextmanager
-    def _calling(self, what: str) -> Iterator[None]:
+    def _calling(self, what: str, after: bool = False) -> Iterator[None]:
+        """Convert errors; with ``after``, what is called begins after the launches so far."""
         with self._device.active(LaunchError, f"NCCL cannot {what} on {self._device.info.spec}"):
             try:
+                if after:
+                    self._queue.wait_for_event(self._device.record())
                 yield
             except self._nccl.NCCLError as error:
                 raise LaunchError(f"NCCL cannot {what} on {self._device.info.spec}: {error}") from error
 
     def share(self, buffers: Sequence[Buffer]) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.share`."""
-        with self._calling("broadcast"):
+        with self._calling("broadcast", after=True):
             self._nccl.group_start()
             for buffer in buffers:
                 place = address_of(buffer)
                 self._nccl.broadcast(place, place, buffer.nbytes, _BYTES, 0, self._comm, self._stream)
             self._nccl.group_end()
+            self._join()
 
-    def gather(self, buffers: Sequence[Buffer], bounds: Ints) -> None:
+    def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.gather`."""
-        own, size, places = self._world.rank, self._world.size, bounds.tolist()
-        with self._calling("gather"):
+        own, size, first, rows = self._world.rank, self._world.size, begins.tolist(), (ends - begins).tolist()
+        with self._calling("gather", after=True):
             self._nccl.group_start()
             for buffer in buffers:
                 each, begin = buffer.nbytes // buffer.shape[0], address_of(buffer)
-                sent = (places[own + 1] - places[own]) * each
                 # Each rank sends to the next, then to the one after it: no rank gets from all at once.
                 for step in range(1, size):
                     to, source = (own + step) % size, (own - step) % size
-                    got = (places[source + 1] - places[source]) * each
-                    self._nccl.send(begin + places[own] * each, sent, _BYTES, to, self._comm, self._stream)
-                    self._nccl.recv(begin + places[source] * each, got, _BYTES, source, self._comm, self._stream)
+                    sent, got = (begin + first[at] * each for at in (own, source))
+                    self._nccl.send(sent, rows[own] * each, _BYTES, to, self._comm, self._stream)
+                    self._nccl.recv(got, rows[source] * each, _BYTES, source, self._comm, self._stream)
             self._nccl.group_end()
 
     def add(self, buffer: Buffer) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.add`."""
         place = address_of(buffer)
-        with self._calling("add"):
+        with self._calling("add", after=True):
             self._nccl.reduce(place, place, buffer.size, _U64, _SUM, 0, self._comm, self._stream)
+
+    def _join(self) -> Any:
+        """Let later launches wait for what was exchanged; returns the event of its end."""
+        event = self._device.driver.Event()
+        event.record(self._queue)
+        self._device.stream.wait_for_event(event)
+        return event
 
     def settle(self) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.settle`."""
         with self._calling("exchange"):
             # A wait for the queue itself could not be left when a rank is lost.
-            self._world.until(self._device.record().query, limited=True)
+            self._world.until(self._join().query, limited=True)
 
     def abandon(self) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.abandon`."""
@@ -114,6 +122,5 @@ class NcclExchange:
 
     def close(self) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.close`."""
-        if not self._world.lost:
-            with self._calling("end"):
-                self._nccl.comm_destroy(self._comm)
+        with self._calling("end"):
+            self._nccl.comm_destroy(self._comm)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from mmsbgen.base.stop_signals import handling
 
 __all__ = ["start_ranks", "started_together"]
 
-#: Variables in which Open MPI and MPICH give the number of ranks.
-_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+#: Variables in which Open MPI and MPICH give the number of ranks, and a rank's own.
+_SIZES, _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def started_together() -> bool:
@@ -27,7 +27,7 @@ def started_together() -> bool:
 def start_ranks(count: int, arguments: Sequence[str]) -> int:
     """Run ``mmsbgen`` with ``arguments`` in ``count`` ranks; returns the exit code.
 
-    Ctrl-C reaches rank 0, which ends the run after a whole sweep.
+    A signal to stop goes to rank 0, which ends the run after a whole sweep.
 
     Raises :class:`MissingDependencyError` without MPI.
     """
@@ -41,8 +41,19 @@ def start_ranks(count: int, arguments: Sequence[str]) -> int:
         # Ranks with GPUs wait on few cores; each opens its own device, which uses all of them.
         command[1:1] = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     process = subprocess.Popen(command, env=os.environ | more, start_new_session=True)
-    with handling(lambda number, frame: process.send_signal(signal.SIGUSR1)):
+    with handling(lambda number, frame: _pass_on(number, process.pid)):
         return process.wait()
+
+
+def _pass_on(number: int, launcher: int) -> None:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(launcher).children(recursive=True):
+            variables = process.environ()
+            if "0" in (variables.get(name) for name in _RANKS):
+                process.send_signal(number)
+                return
 
 
 def _launcher() -> str:

@@ -6,11 +6,11 @@ looks whether the others of this machine still live, and whether a rank has fail
 
 from __future__ import annotations
 
-import atexit
 import os
 import pickle
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """End the other ranks, and MPI; after a loss those that still live are released and MPI is aborted."""
+        """End the other ranks, and MPI; after a loss MPI cannot be ended, and those that still live are released."""
         if self.mpi.Is_finalized():
             return
         if not self.lost:
@@ -94,15 +94,13 @@ class World:
         elif self.rank == 0:
             for at in range(1, self.size):
                 self._sent.append(self.comm.isend(None, at, _END))
-            # At the end, when the error has been printed and the exit code is known to be that of a lost rank.
-            atexit.register(self.comm.Abort, LostRankError.exit_code)
 
     # Waiting -------------------------------------------------------------------------------------------------
 
     def until(self, done: Callable[[], Any], limited: bool = False) -> None:
         """Wait until ``done`` returns true; ``limited`` waits are for ranks that must answer.
 
-        Raises :class:`LostRankError` on rank 0, and :class:`Released` on the others.
+        Raises :class:`LostRankError`, and :class:`Released` on the others when rank 0 has ended the run.
         """
         try:
             self._until(done, limited)
@@ -129,8 +127,10 @@ class World:
     def _look(self) -> None:
         """Raise if a rank has failed or is no more."""
         if self.rank:
-            if self.comm.Iprobe(0, _END) or self._gone():
+            if self.comm.Iprobe(0, _END):
                 raise Released
+            if self._gone():
+                raise LostRankError(f"{self.names[0]} has died (process {self.hosts[0][1]} on {self.hosts[0][0]})")
             return
         if self.comm.Iprobe(self.mpi.ANY_SOURCE, _FAILED):
             status = self.mpi.Status()
@@ -151,10 +151,14 @@ class World:
     def failed(self, text: str) -> None:
         """Tell rank 0 that this rank cannot go on, and wait until it has ended the run."""
         self._sent.append(self.comm.isend(text[:_ANSWER], 0, _FAILED))
-        try:
+        with suppress(Released, LostRankError):
             self.until(lambda: False)
-        except Released:
-            return
+
+    def outlasted(self, seconds: float) -> None:
+        """Wait for the end of rank 0's process: some launchers kill all when one ends first."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self._gone():
+            time.sleep(0.05)
 
     # Messages ------------------------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         sys.exit(start_ranks(len(devices), sys.argv[1:]))
     with ExitStack() as stack:
         if started_together():
-            from mmsbgen.detection.ranks import device_of_rank, follow_rank
+            from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
             from mmsbgen.ranks.world import World
 
             world = stack.enter_context(World())

@@ -14,7 +14,7 @@ from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.ranks.exchanges import Exchange
 from mmsbgen.ranks.world import World
 from mmsbgen.sampler.ranks import ranges
-from mmsbgen.sampler.ranks.sharing import CHANGED, EACH_SWEEP, NEW_ROWS, STEP, spent
+from mmsbgen.sampler.ranks.sharing import CHANGED, EACH_SWEEP, STEP, SweptRange, spent
 from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, require
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -23,12 +23,12 @@ __all__ = ["follow"]
 
 
 def follow(world: World, runtime: Runtime, exchange: Exchange) -> None:
-    """Do what rank 0 tells until it ends the run."""
+    """Do what rank 0 tells until it dissolves the team."""
     chains: dict[int, _Chain] = {}
     while True:
         what, *values = world.hear()
-        if what == "end":
-            break
+        if what == "dissolve":
+            return exchange.close()
         number, *values = values
         if what == "build":
             text = ""
@@ -66,10 +66,10 @@ class _Chain:
         needs = shape.bytes() | {"adjacency": 8 * n + 4 * links // world.size, "mini-batch": 8 * n}
         require(MemoryNeeds(needs, {"graph": 8 * n + 4 * links // world.size}), device.info, device.allocated)
         self._buffers: dict[str, Buffer] = {}
+        self._swept = SweptRange(device, exchange)
         self._state = SparseState(device, shape)
         try:
             self._buffers["neighbour_offsets"] = device.zeros(n + 1, np.uint64)
-            self._buffers["vertices"] = device.alloc(n, np.uint32)
             self._buffers["clip_counts"] = device.zeros(n, np.uint32)
             self._buffers["no_sums"] = device.zeros((3, shape.row), np.uint64)
             self._kernel = runtime.kernel("sparse_rows", MMSB.problem(**problem))
@@ -79,10 +79,10 @@ class _Chain:
         self._scalars = scalars
         self._events: list[Event] = []
 
-    def range(self, bounds: ranges.Ints) -> None:
+    def range(self, pieces: ranges.Ints) -> None:
         """Take the links of this rank's range."""
-        self._bounds = bounds
-        first, stop = bounds[self._world.rank : self._world.rank + 2].tolist()
+        rank = self._world.rank
+        first, stop = int(pieces[rank, 0]), int(pieces[rank, -1])
         offsets = np.empty(stop - first + 1, np.uint64)
         self._world.receive(offsets)
         neighbours = np.empty(int(offsets[-1] - offsets[0]), np.uint32)
@@ -91,8 +91,7 @@ class _Chain:
             self._buffers.pop("neighbours").release()
         self._buffers["neighbours"] = self._device.upload(neighbours if neighbours.size else np.zeros(1, np.uint32))
         self._device.write(self._buffers["neighbour_offsets"], offsets - offsets[0], first)
-        self._device.write(self._buffers["vertices"], ranges.by_degree(offsets) + np.uint32(first))
-        self._count = stop - first
+        self._swept.cut(pieces, rank, offsets)
 
     def sweep(self, changed: bool, *step: Any) -> None:
         """Sweep the range, and exchange rows and sums."""
@@ -101,12 +100,8 @@ class _Chain:
             exchange.share([held[name] for name in CHANGED])
         exchange.share([held[name] for name in EACH_SWEEP])
         values = held | self._buffers | self._scalars | dict(zip(STEP, step, strict=True))
-        values["n_vertices"] = np.uint32(self._count)
-        self._events.append(self._kernel.launch(self._count, values))
-        exchange.gather([held[name] for name in NEW_ROWS], self._bounds)
-        exchange.add(held["fixed_sums"])
+        self._events += self._swept.sweep(self._kernel.launch, values)
         self._device.copy(held["fixed_sums"], self._buffers["no_sums"])
-        exchange.settle()
         self._state.exchange()
 
     def report(self) -> None:
@@ -118,5 +113,6 @@ class _Chain:
 
     def close(self) -> None:
         """Release the arrays."""
+        self._swept.release()
         for buffer in itertools.chain(self._state.buffers.values(), self._buffers.values()):
             buffer.release()

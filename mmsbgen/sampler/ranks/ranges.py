@@ -34,6 +34,14 @@ def bounds(before: Ints, speeds: Floats) -> Ints:
     return found
 
 
+def pieces(before: Ints, cuts: Ints, count: int) -> Ints:
+    """Bounds ``[ranks, count + 1]`` of pieces of the ranges ``cuts`` ``[ranks + 1]``, of about equal work each."""
+    wanted = before[cuts[:-1], None] + np.diff(before[cuts])[:, None] * np.arange(count + 1) // count
+    found: Ints = np.searchsorted(before, wanted).astype(np.int64)
+    found[:, 0], found[:, -1] = cuts[:-1], cuts[1:]
+    return found
+
+
 def by_degree(offsets: Array) -> npt.NDArray[np.uint32]:
     """The vertices of a range in descending order of degree: those with many links do not delay the end of a launch."""
     return np.argsort(-np.diff(offsets.astype(np.int64)), kind="stable").astype(np.uint32)

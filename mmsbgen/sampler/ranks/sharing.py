@@ -7,8 +7,9 @@ vertices, which are integers, to rank 0: the chain's bits do not depend on the n
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from mmsbgen.backends.base import Buffer, Device, Event
 from mmsbgen.base.errors import DeviceMemoryError, InputError
 from mmsbgen.graph import Split
+from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.ranks.exchanges import Exchange
 from mmsbgen.ranks.world import World
@@ -23,7 +25,7 @@ from mmsbgen.sampler.minibatch.partners import Launch
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.state.sparse_state import SparseState
 
-__all__ = ["CHANGED", "EACH_SWEEP", "NEW_ROWS", "SCALARS", "SharedSweeps", "Team"]
+__all__ = ["CHANGED", "EACH_SWEEP", "NEW_ROWS", "SCALARS", "SharedSweeps", "SweptRange", "Team"]
 
 #: Arrays that all ranks get when rank 0 has changed the rows, those that they get before each sweep and after it.
 CHANGED = ("communities", "values", "row_sums")
@@ -53,6 +55,12 @@ class Team:
     def __post_init__(self) -> None:
         self.speeds = np.ones(self.world.size)
 
+    def close(self) -> None:
+        """Release the exchange, on all ranks."""
+        if not self.world.lost:
+            self.world.tell("dissolve")
+            self.exchange.close()
+
 
 class SharedSweeps:
     """The stages 2 and 3 of a chain whose sweeps the ranks share; see :mod:`mmsbgen.sampler.minibatch.partners`.
@@ -81,9 +89,9 @@ class SharedSweeps:
         self._seconds = np.zeros(self._world.size)
         self._sweeps = 0
         self._slow: int | None = None
-        self._own: list[Buffer] = []
+        self._swept = SweptRange(self._device, self._exchange)
+        self._sums_before = self._device.alloc(n, state.shape.real)
         try:
-            self._own += [self._device.alloc(n, dtype) for dtype in (np.uint32, state.shape.real)]
             self._build(problem, {name: values[name] for name in SCALARS})
             self._cut()
         except BaseException:
@@ -101,15 +109,15 @@ class SharedSweeps:
         """Give every rank its range of vertices and their links."""
         world, adjacency, self._since_cut = self._world, self._adjacency, 0
         self._bounds = ranges.bounds(self._work, self._team.speeds)
-        world.tell("range", self._number, self._bounds)
+        pieces = ranges.pieces(self._work, self._bounds, self._exchange.pieces)
+        world.tell("range", self._number, pieces)
         for at, (first, stop) in enumerate(itertools.pairwise(self._bounds.tolist())):
             offsets = adjacency.offsets[first : stop + 1].astype(np.uint64)
             if at:
                 world.send(offsets, at)
                 world.send(adjacency.neighbours[int(offsets[0]) : int(offsets[-1])], at)
             else:
-                self._device.write(self._own[0], ranges.by_degree(offsets))
-                self._count = stop
+                self._swept.cut(pieces, 0, offsets)
 
     def specs(self, rounds: int) -> list[Any]:
         """No arrays but those of the state."""
@@ -124,24 +132,19 @@ class SharedSweeps:
         If a rank is lost, the state is as before the sweep, and :class:`mmsbgen.ranks.world.LostRankError` is raised.
         """
         world, exchange, device = self._world, self._exchange, self._device
-        own, sums_before = self._own
-        device.copy(sums_before, values["row_sums"])
+        device.copy(self._sums_before, values["row_sums"])
         try:
             world.tell("sweep", self._number, self._state.changed, *(values[name] for name in STEP))
             if self._state.changed:
                 exchange.share([values[name] for name in CHANGED])
                 self._state.changed = False
             exchange.share([values[name] for name in EACH_SWEEP])
-            ranged = values | {"vertices": own, "n_vertices": np.uint32(self._count)}
-            self._events.append(queue("update_phi", "sparse_rows", self._count, ranged))
-            exchange.gather([values[name] for name in NEW_ROWS], self._bounds)
-            exchange.add(values["fixed_sums"])
-            exchange.settle()
+            self._events += self._swept.sweep(partial(queue, "update_phi", "sparse_rows"), values)
         except BaseException:
             # The others wait in an exchange that will not come.
             world.lost = True
             exchange.abandon()
-            device.copy(values["row_sums"], sums_before)
+            device.copy(values["row_sums"], self._sums_before)
             raise
         self._sweeps += 1
         queue("update_phi", "sparse_totals", count, values)
@@ -175,10 +178,47 @@ class SharedSweeps:
 
     def close(self) -> None:
         """Release the arrays, on all ranks."""
-        for buffer in self._own:
-            buffer.release()
+        self._sums_before.release()
+        self._swept.release()
         if not self._world.lost:
             self._world.tell("drop", self._number)
+
+
+class SweptRange:
+    """The range of vertices that a rank sweeps, in pieces."""
+
+    def __init__(self, device: Device, exchange: Exchange) -> None:
+        self._device, self._exchange = device, exchange
+        self._vertices: list[Buffer] = []
+
+    def cut(self, pieces: ranges.Ints, rank: int, offsets: Array) -> None:
+        """Take the pieces of this ``rank`` of those of all, ``[ranks, P + 1]``.
+
+        ``offsets`` ``[V + 1]`` are those of the neighbours of the range's vertices.
+        """
+        self.release()
+        self._pieces, first = pieces, int(pieces[rank, 0])
+        for begin, end in itertools.pairwise(pieces[rank].tolist()):
+            own = ranges.by_degree(offsets[begin - first : end - first + 1]) + np.uint32(begin)
+            self._vertices.append(self._device.upload(own))
+
+    def sweep(self, launch: Callable[[int, dict[str, Any]], Event], values: Mapping[str, Any]) -> list[Event]:
+        """Launch the sweep of every piece, exchange the new rows, and add up the sums; returns the launches."""
+        exchange, events = self._exchange, []
+        for at, vertices in enumerate(self._vertices):
+            if vertices.size:
+                piece = {"vertices": vertices, "n_vertices": np.uint32(vertices.size)}
+                events.append(launch(vertices.size, {**values, **piece}))
+            exchange.gather([values[name] for name in NEW_ROWS], self._pieces[:, at], self._pieces[:, at + 1])
+        exchange.add(values["fixed_sums"])
+        exchange.settle()
+        return events
+
+    def release(self) -> None:
+        """Release the lists of vertices."""
+        for buffer in self._vertices:
+            buffer.release()
+        self._vertices.clear()
 
 
 def spent(events: list[Event], device: Device) -> float:

@@ -1,0 +1,74 @@
+"""Rank 0's part in bringing the ranks of a run together: their devices, and how they exchange rows."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mmsbgen.backends import Device
+from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.ranks.exchanges import Exchange, HostExchange
+from mmsbgen.ranks.world import World
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.ranks.sharing import Team
+from mmsbgen.sampler.saved.checkpoint import device_name
+
+__all__ = ["check_shared", "formed_team", "made_exchange", "open_ranks", "place"]
+
+
+def check_shared(options: Options, k_auto: bool = False) -> None:
+    """Raise :class:`InputError` if ranks cannot share the sweeps of these options, sized for the graph."""
+    if not options.sparse:
+        rows = f"dense rows (K={'auto' if k_auto else options.n_communities})"
+        rows = rows if options.block else f"{options.mini_batch} mini-batches"
+        raise InputError(
+            f"several devices share sweeps over sparse rows, and this run has {rows}: give --rows sparse, or one device"
+        )
+
+
+def open_ranks(world: World) -> None:
+    """Open the devices of the other ranks; raises :class:`InputError` that names the rank that cannot."""
+    world.tell("open")
+    for at, (name, refusal) in enumerate(world.answers(("", ""))):
+        if at:
+            world.names[at] += f" ({name or 'no device'})"
+        if refusal:
+            raise InputError(f"{world.names[at]}: {refusal}")
+
+
+def formed_team(world: World, device: Device, configs: dict[str, Any], kept: dict[str, Any]) -> Team:
+    """The ranks, whose devices are open, and how they exchange rows: by NCCL between distinct GPUs, else by MPI.
+
+    ``configs`` are the configurations that the user asked for, by kernel, and ``kept`` those of a resumed run.
+    """
+    world.names[0] = f"rank 0 ({device.info.spec})"
+    world.tell("team", configs, kept, device_name(device.info))
+    able = world.answers(place(device))
+    identity = None
+    if all(able) and len(set(able)) == world.size:
+        from mmsbgen.ranks.nccl_exchange import new_identity
+
+        identity = new_identity()
+    world.tell("exchange", identity)
+    return Team(world, made_exchange(world, device, identity))
+
+
+def place(device: Device) -> str:
+    """Machine and address of a GPU that NCCL can use, or ""."""
+    if device.info.backend != "cuda":
+        return ""
+    from mmsbgen.ranks.nccl_exchange import has_nccl
+
+    return f"{os.uname().nodename} {device.pci_address()}" if has_nccl() else ""
+
+
+def made_exchange(world: World, device: Device, identity: bytes | None) -> Exchange:
+    """The exchange of this rank: NCCL in the group ``identity``, or MPI without."""
+    if identity is None:
+        return HostExchange(world, device)
+    from mmsbgen.backends.nvidia.cuda_device import CudaDevice
+    from mmsbgen.ranks.nccl_exchange import NcclExchange
+
+    if not isinstance(device, CudaDevice):
+        raise MissingDependencyError(f"NCCL is for NVIDIA GPUs, not for {device.info.spec}")
+    return NcclExchange(world, device, identity)
