@@ -76,9 +76,9 @@ def measured(args: argparse.Namespace, device: str | None, world: World | None) 
     made_s = time.monotonic() - begin
     options = Options(n_communities=args.k, rows="sparse", mini_batch="block", refine=False)
     with opened(find_device(device)) as opened_device:
-        team: Team | None = None if world is None else formed_team(world, opened_device, {}, {})
+        team: Team | None = None if world is None else formed_team(world, opened_device, args.configs, {})
         begin = time.monotonic()
-        sampler = Sampler(parts, options, Runtime(opened_device, MMSB), False, team=team)
+        sampler = Sampler(parts, options, Runtime(opened_device, MMSB, None, dict(args.configs)), False, team=team)
         build_s = time.monotonic() - begin
         vertices = np.arange(n)
         sampler.initialise(Start("planted", vertices, vertices % args.k))
@@ -111,6 +111,7 @@ def measured(args: argparse.Namespace, device: str | None, world: World | None) 
             "quartiles_s": statistics.quantiles(turns, n=4)[::2],
             "turns_s": turns,
             "kernel_s": kernel_s,
+            "config": dict(sampler.kernels["sparse_rows"].config),
             "digest": digest.hexdigest()[:16],
         }
         sampler.close()
@@ -127,6 +128,7 @@ def main() -> None:
     parser.add_argument("-k", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--sweeps", type=int, default=4, help="sweeps of a turn")
+    parser.add_argument("--configs", type=json.loads, default={}, help="configurations by kernel, as JSON")
     parser.add_argument("--device", help="for all ranks; by default each takes another one of the best kind")
     parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args()
