@@ -38,7 +38,7 @@ class Exchange(Protocol):
         """Wait until what was queued has been exchanged."""
 
     def abandon(self) -> None:
-        """Give up what was queued: a rank is lost."""
+        """Give up what was queued, so that the device can be used: a rank is lost."""
 
     def close(self) -> None:
         """Release what the exchange holds."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -117,8 +119,12 @@ class NcclExchange:
 
     def abandon(self) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.abandon`."""
+        # NCCL may wait for the ranks that are no more; its kernels end before that.
+        threading.Thread(target=self._nccl.comm_abort, args=(self._comm,), daemon=True).start()
         with self._calling("abort"):
-            self._nccl.comm_abort(self._comm)
+            ended = self._join()
+            while not ended.query():
+                time.sleep(1e-3)
 
     def close(self) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.close`."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +30,7 @@ _SHORT, _ANSWER = 512, 4096
 _PART = 1 << 26
 _FAILED, _END, _DATA = 1, 2, 3
 #: Seconds between looks at the other ranks; seconds of an exchange, and times the longest so far, that are too long.
-_LOOK_S, _LIMIT_S, _TIMES = 0.25, 600.0, 20.0
+_LOOK_S, _LIMIT_S, _TIMES = 0.1, 600.0, 20.0
 
 
 class LostRankError(MmsbgenError):
@@ -76,6 +78,7 @@ class World:
         self._watched = {at: psutil.Process(self.hosts[at][1]) for at in watched if self.hosts[at][0] == host}
         self._longest = 0.0
         self._sent: list[Any] = []
+        self._held = list(range(1, self.size))
 
     def __enter__(self) -> World:
         return self
@@ -91,9 +94,28 @@ class World:
             if self.rank == 0:
                 self.tell("end")
             self.mpi.Finalize()
-        elif self.rank == 0:
-            for at in range(1, self.size):
-                self._sent.append(self.comm.isend(None, at, _END))
+        else:
+            self.release()
+
+    def release(self) -> None:
+        """Let the other ranks end: this one is lost to them, or one of them to it."""
+        self.lost = True
+        while self.rank == 0 and self._held:
+            self._sent.append(self.comm.isend(None, self._held.pop(), _END))
+
+    def ends_after(self, seconds: float, error: BaseException) -> threading.Timer:
+        """A started timer that ends this process, on rank 0 with the message of ``error``, unless it is cancelled."""
+
+        def end() -> None:
+            if self.rank == 0:
+                sys.stderr.write("\n".join([*getattr(error, "__notes__", ()), f"Error: {error}\n"]))
+                sys.stderr.flush()
+            os._exit(LostRankError.exit_code)
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
+        return timer
 
     # Waiting -------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.ranks.exchanges import Exchange
-from mmsbgen.ranks.world import World
+from mmsbgen.ranks.world import Released, World
 from mmsbgen.sampler.ranks import ranges
-from mmsbgen.sampler.ranks.sharing import CHANGED, EACH_SWEEP, STEP, SweptRange, spent
+from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweptRange, spent
 from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, require
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -100,7 +100,13 @@ class _Chain:
             exchange.share([held[name] for name in CHANGED])
         exchange.share([held[name] for name in EACH_SWEEP])
         values = held | self._buffers | self._scalars | dict(zip(STEP, step, strict=True))
-        self._events += self._swept.sweep(self._kernel.launch, values)
+        try:
+            self._events += self._swept.sweep(self._kernel.launch, values)
+        except Released as released:
+            timer = self._world.ends_after(ABANDON_S, released)
+            exchange.abandon()
+            timer.cancel()
+            raise
         self._device.copy(held["fixed_sums"], self._buffers["no_sums"])
         self._state.exchange()
 

@@ -25,7 +25,7 @@ from mmsbgen.sampler.minibatch.partners import Launch
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.state.sparse_state import SparseState
 
-__all__ = ["CHANGED", "EACH_SWEEP", "NEW_ROWS", "SCALARS", "SharedSweeps", "SweptRange", "Team"]
+__all__ = ["ABANDON_S", "CHANGED", "EACH_SWEEP", "NEW_ROWS", "SCALARS", "SharedSweeps", "SweptRange", "Team"]
 
 #: Arrays that all ranks get when rank 0 has changed the rows, those that they get before each sweep and after it.
 CHANGED = ("communities", "values", "row_sums")
@@ -36,6 +36,8 @@ SCALARS = ("alpha", "delta", "floor_pi", "non_link_weight", "inverse_n")
 STEP = ("half_step", "decay", "spread")
 #: How much longer than the mean the slowest rank may take before ranges are cut anew, and before it is called slow.
 _UNEVEN, _SLOW = 1.05, 1.25
+#: Seconds after which a device that an exchange still holds is given up.
+ABANDON_S = 15.0
 #: Fewest sweeps between two cuts.
 _FEWEST_SWEEPS = 2
 
@@ -89,6 +91,7 @@ class SharedSweeps:
         self._seconds = np.zeros(self._world.size)
         self._sweeps = 0
         self._slow: int | None = None
+        self._loss: BaseException | None = None
         self._swept = SweptRange(self._device, self._exchange)
         self._sums_before = self._device.alloc(n, state.shape.real)
         try:
@@ -140,11 +143,15 @@ class SharedSweeps:
                 self._state.changed = False
             exchange.share([values[name] for name in EACH_SWEEP])
             self._events += self._swept.sweep(partial(queue, "update_phi", "sparse_rows"), values)
-        except BaseException:
+        except BaseException as error:
             # The others wait in an exchange that will not come.
-            world.lost = True
+            world.release()
+            self._loss = error
+            timer = world.ends_after(ABANDON_S, error)
             exchange.abandon()
             device.copy(values["row_sums"], self._sums_before)
+            device.synchronize()
+            timer.cancel()
             raise
         self._sweeps += 1
         queue("update_phi", "sparse_totals", count, values)
@@ -178,6 +185,9 @@ class SharedSweeps:
 
     def close(self) -> None:
         """Release the arrays, on all ranks."""
+        if self._loss is not None:
+            # Not cancelled: what is left of an exchange may hold the device.
+            self._world.ends_after(ABANDON_S, self._loss)
         self._sums_before.release()
         self._swept.release()
         if not self._world.lost:
