@@ -1,0 +1,130 @@
+"""Detections that several ranks share: the same chain, one message for any error, and nobody who waits for the dead."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.detection.ranks.forming import check_shared
+from mmsbgen.sampler.options.options import Options
+from tests.detection.detections import cli
+
+DATA = str(Path(__file__).parents[1] / "data" / "netscience.txt.gz")
+OPTIONS = ("-k", "20", "--rows", "sparse", "--start", "communities", "--no-refine")
+SWEEPS = 12
+#: Unit roundoff of the rows.
+ROUNDOFF = 2.0**-24
+
+
+def start(*args: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "mmsbgen", "detect", DATA, *OPTIONS, *map(str, args)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def finish(*args: object, code: int = 0) -> str:
+    process = start(*args)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == code, said
+    return said
+
+
+def rows(folder: Path) -> dict[str, np.ndarray]:
+    with np.load(folder / "checkpoint.npz") as found:
+        return {name: found[name] for name in ("entry_communities", "entry_values", "theta", "row_sums", "totals")}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("two")
+    finish("--devices", "pocl,pocl", "-n", SWEEPS, "--checkpoint", "-o", out)
+    return out
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_two_ranks_give_the_bits_of_one(two: Path, tmp_path: Path) -> None:
+    cli(DATA, *OPTIONS, "-n", SWEEPS, "--checkpoint", "-o", tmp_path)
+    one = rows(tmp_path)
+    for name, array in rows(two).items():
+        np.testing.assert_array_equal(array, one[name], name)
+    alone, together = (json.loads((folder / "run.json").read_text())["trace"] for folder in (tmp_path, two))
+    assert [row["clips"] for row in together] == [row["clips"] for row in alone]
+    assert [row["auc"] for row in together] == [row["auc"] for row in alone]
+    assert all(len(row["rank_seconds"]) == 2 for row in together)
+    assert "rank_seconds" not in alone[0]
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_chain_of_two_goes_on_with_three_unlike_devices(two: Path, tmp_path: Path) -> None:
+    """Devices round differently: each sweep by some units of the last place in each of a row's 16 entries."""
+    more = ("--resume", two, "-n", 2 * SWEEPS, "--checkpoint", "-o")
+    finish("--devices", "pocl,pocl,intel", *more, tmp_path / "three")
+    cli(DATA, *more, tmp_path / "one")
+    one, three = rows(tmp_path / "one"), rows(tmp_path / "three")
+    same = one["entry_communities"] == three["entry_communities"]
+    # Entries at the floor are in no order that rounding could not change.
+    assert same[one["entry_values"] > 1e-3].all()
+    tolerance = SWEEPS * 16 * ROUNDOFF
+    np.testing.assert_allclose(three["entry_values"][same], one["entry_values"][same], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(three["totals"], one["totals"], rtol=tolerance)
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_device_that_one_rank_lacks_ends_all_with_one_message(tmp_path: Path) -> None:
+    said = finish("--devices", "pocl,nosuch", "-o", tmp_path / "out", code=2)
+    assert said.count("Error") == 1
+    assert "rank 1 (nosuch): no device matches 'nosuch'" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_rank_that_dies_ends_all_with_its_name_and_a_checkpoint(tmp_path: Path) -> None:
+    process = start("--devices", "pocl,pocl", "-n", 10**6, "--evaluate-every", 10**5, "-o", tmp_path)
+    assert process.stderr is not None
+    told = ""
+    while "iteration" not in told and (line := process.stderr.readline()):
+        told += line
+    ranks = psutil.Process(process.pid).children(recursive=True)
+    (killed,) = [one for one in ranks if one.environ().get("OMPI_COMM_WORLD_RANK") == "1"]
+    killed.send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    said = process.communicate(timeout=60)[1]
+    assert time.monotonic() - begin < 60
+    assert process.returncode == 1, told + said
+    assert f"rank 1 (opencl:0) has died (process {killed.pid}" in said
+    assert rows(tmp_path)["entry_values"].min() >= 0
+    assert not any(one.is_running() for one in ranks)
+
+
+def test_devices_that_cannot_share_are_refused(tmp_path: Path) -> None:
+    check_shared(Options(8, rows="sparse").sized_for(100, 300))
+    with pytest.raises(InputError, match=r"dense rows \(K=8\): give --rows sparse"):
+        check_shared(Options(8).sized_for(100, 300))
+    with pytest.raises(InputError, match=r"K=auto"):
+        check_shared(Options(2), k_auto=True)
+    with pytest.raises(InputError, match="random-node mini-batches"):
+        check_shared(Options(8, mini_batch="random-node").sized_for(100, 300))
+    assert "give one of them" in cli(DATA, *OPTIONS, "--devices", "pocl", code=2).output
+    assert "write it as cuda:0,cuda:1" in finish_here("--devices", "pocl,")
+
+
+def finish_here(*args: str) -> str:
+    from click.testing import CliRunner
+
+    from mmsbgen.cli import main
+
+    result = CliRunner().invoke(main, ["detect", DATA, *OPTIONS, *args])
+    assert result.exit_code == 2, result.output
+    return result.output
