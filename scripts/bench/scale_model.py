@@ -1,0 +1,136 @@
+#!/usr/bin/env python
+"""Seconds of a sweep over sparse rows on N devices: a model, checked against measured runs, and what it predicts.
+
+    python scripts/bench/scale_model.py one.json two.json four.json ...
+
+The files are of bench_ranks.py.  A sweep takes the kernel's seconds on one device, divided among the ranks, and what
+the exchange of rows adds.  Each rank gets the rows of all others, in pieces, while it sweeps the next piece:
+
+    t(P) = c / q + (q - 1) max(c / q, x / q) + x / q + h,    c = c_1 / P,    x = (P - 1) / P N (8 R + 4) / B
+
+with q pieces, N vertices, R entries a row, the link's rate B a device and direction, and a constant h for messages,
+the sums and theta.  c_1 is that of the run on one rank and h that of two ranks; the other runs are checks.
+Where rows go between hosts, B is the rate of a host's network over its devices.
+
+Writes docs/reports/scaling.md and .json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _report import REPORTS, markdown_table
+
+#: Assumed rates in bytes a second: NVLink of an H100 at two thirds of its 450 GB/s, and networks at four fifths.
+NVLINK, IB_400, ETHERNET_100 = 300e9, 40e9, 10e9
+#: Pieces of a range, as :class:`mmsbgen.ranks.nccl_exchange.NcclExchange` has them.
+PIECES = 4
+
+
+@dataclass(frozen=True)
+class Model:
+    """A chain: seconds of its kernel on one device, its rows, and the constant part of a sweep of several ranks."""
+
+    kernel_s: float
+    vertices: int
+    entries: int
+    constant_s: float = 0.0
+
+    def sweep(self, ranks: int, rate: float) -> float:
+        """Seconds of a sweep of ``ranks`` devices, each of which gets rows at ``rate`` bytes a second."""
+        if ranks == 1:
+            return self.kernel_s
+        compute = self.kernel_s / ranks / PIECES
+        rows = (ranks - 1) / ranks * self.vertices * (8 * self.entries + 4)
+        exchange = rows / rate / PIECES
+        return compute + (PIECES - 1) * max(compute, exchange) + exchange + self.constant_s
+
+
+def fitted(runs: dict[int, dict[str, Any]]) -> Model:
+    """The model of the runs on one and two ranks."""
+    one, two = runs[1], runs[2]
+    plain = Model(one["sweep_s"], one["vertices"], one["entries"])
+    return Model(one["sweep_s"], one["vertices"], one["entries"], max(0.0, two["sweep_s"] - plain.sweep(2, NVLINK)))
+
+
+def of_size(model: Model, run: dict[str, Any], vertices: int, links: int) -> Model:
+    """The model of a graph of another size with rows like these: the kernel's work grows with the rows it reads."""
+    work = (3 * vertices + 2 * links) / (3 * run["vertices"] + 2 * run["links"])
+    return Model(model.kernel_s * work, vertices, model.entries, model.constant_s)
+
+
+def row(name: str, model: Model, ranks: int, rate: float) -> list[str]:
+    seconds = model.sweep(ranks, rate)
+    return [name, str(ranks), f"{rate / 1e9:g}", f"{seconds * 1e3:.1f}", f"{model.kernel_s / seconds:.2f}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+")
+    runs = [json.loads(path.read_text()) for path in parser.parse_args().runs]
+    lines = [
+        "# Sweeps on several GPUs",
+        "",
+        "How much faster a sweep over sparse rows is on two and four GPUs, and what a model says of more.",
+        "",
+        "`mpirun -n N python scripts/bench/bench_ranks.py --graph FILE --json FILE` on one host, 2026-11-26. The graph",
+        f"is planted: {runs[0]['vertices']:,} vertices, {runs[0]['links']:,} links, K = {runs[0]['k']}, "
+        f"{runs[0]['entries']} entries a row. Rows are exchanged by NCCL 2.28.9",
+        "over NVLink, without multicast. Times are medians of 7 turns of 4 sweeps, with quartiles. The rows at the end",
+        "are the same bits on 1, 2 and 4 GPUs.",
+        "",
+        "## Measured, and the model's check",
+        "",
+    ]
+    table, predictions, friendster = [], [], []
+    for slots in sorted({run["config"]["slots"] for run in runs}):
+        of = {run["ranks"]: run for run in runs if run["config"]["slots"] == slots}
+        assert len({run["digest"] for run in of.values()}) == 1, "the same chain on every number of ranks"
+        model = fitted(of)
+        for ranks, run in sorted(of.items()):
+            low, high = (1e3 * value for value in run["quartiles_s"])
+            table.append(
+                [
+                    f"{slots} slots" + (", the default" if slots == 256 else ""),
+                    str(ranks),
+                    f"{1e3 * run['sweep_s']:.1f} ({low:.1f} to {high:.1f})",
+                    f"{of[1]['sweep_s'] / run['sweep_s']:.2f}",
+                    "fitted" if ranks < 4 else f"{1e3 * model.sweep(ranks, NVLINK):.1f}",
+                ]
+            )
+        name = f"this graph, {slots} slots"
+        predictions.append(row(f"{name}: 8 GPUs of a host", model, 8, NVLINK))
+        predictions.append(row(f"{name}: 16 hosts of one GPU, 400 Gb/s", model, 16, IB_400))
+        predictions.append(row(f"{name}: 16 hosts of one GPU, 100 Gb/s", model, 16, ETHERNET_100))
+        large = of_size(model, of[1], 65_608_366, 1_806_067_135)
+        friendster += [row(f"com-Friendster's size, {slots} slots", large, n, NVLINK) for n in (1, 2, 4, 8)]
+        friendster.append(row("the same: 16 hosts of one GPU, 400 Gb/s", large, 16, IB_400))
+    lines += markdown_table(["hash table", "GPUs", "ms a sweep", "times one GPU", "model, ms"], table)
+    lines += [
+        "",
+        f"GPU: {runs[0]['device']}. The model's constant is fitted to two GPUs, so only four check it. Kernels",
+        "are those by default, without tuning; 1024 slots were asked for by `--configs`.",
+        "",
+        "## Predicted, not measured",
+        "",
+    ]
+    head = ["run", "devices", "GB/s a device", "ms a sweep", "times one GPU"]
+    lines += markdown_table(head, predictions + friendster)
+    lines += [
+        "",
+        "Rates of links are assumed: two thirds of NVLink's 450 GB/s, four fifths of a network's. The constant is that",
+        "of one host; a network's latency comes on top. com-Friendster's size is 65.6 million vertices and 1.8 billion",
+        "links. It takes the kernel's time from this graph, by the rows that are read. No graph of that size was run, and",
+        "no second host.",
+    ]
+    (REPORTS / "scaling.md").write_text("\n".join(lines) + "\n")
+    (REPORTS / "scaling.json").write_text(json.dumps(runs, indent=1) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
