@@ -124,8 +124,8 @@ def main() -> None:
         "",
         "Rates of links are assumed: two thirds of NVLink's 450 GB/s, four fifths of a network's. The constant is that",
         "of one host; a network's latency comes on top. com-Friendster's size is 65.6 million vertices and 1.8 billion",
-        "links. It takes the kernel's time from this graph, by the rows that are read. No graph of that size was run, and",
-        "no second host.",
+        "links. It takes the kernel's time from this graph, by the rows that are read. No graph of that size was run,",
+        "and no second host.",
     ]
     (REPORTS / "scaling.md").write_text("\n".join(lines) + "\n")
     (REPORTS / "scaling.json").write_text(json.dumps(runs, indent=1) + "\n")

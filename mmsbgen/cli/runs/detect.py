@@ -104,12 +104,14 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         sys.exit(start_ranks(len(devices), sys.argv[1:]))
     with ExitStack() as stack:
         if started_together():
+            from mmsbgen.cli.shared.progress_display import mute_stages
             from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
             from mmsbgen.ranks.world import World
 
             world = stack.enter_context(World())
             given["device"] = device_of_rank(world, given["device"], devices)
             if world.rank:
+                mute_stages()
                 return follow_rank(world, given["device"], given["database"])
         else:
             world = None
