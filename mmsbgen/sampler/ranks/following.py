@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.backends.base import Buffer, Event
+from mmsbgen.backends.base import Buffer
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.ranks.exchanges import Exchange
 from mmsbgen.ranks.world import Released, World
 from mmsbgen.sampler.ranks import ranges
-from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweptRange, spent
+from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
 from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, require
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -77,7 +77,7 @@ class _Chain:
             self.close()
             raise
         self._scalars = scalars
-        self._events: list[Event] = []
+        self._times = SweepTimes(device)
 
     def range(self, pieces: ranges.Ints) -> None:
         """Take the links of this rank's range."""
@@ -101,7 +101,7 @@ class _Chain:
         exchange.share([held[name] for name in EACH_SWEEP])
         values = held | self._buffers | self._scalars | dict(zip(STEP, step, strict=True))
         try:
-            self._events += self._swept.sweep(self._kernel.launch, values)
+            self._times.add(self._swept.sweep(self._kernel.launch, values))
         except Released as released:
             timer = self._world.ends_after(ABANDON_S, released)
             exchange.abandon()
@@ -115,7 +115,7 @@ class _Chain:
         clips = self._buffers["clip_counts"]
         found = int(self._device.download(clips).sum(dtype=np.int64))
         self._device.write(clips, np.zeros(self._shape.n_vertices, np.uint32))
-        self._world.answers((spent(self._events, self._device), found))
+        self._world.answers((self._times.take(), found))
 
     def close(self) -> None:
         """Release the arrays."""

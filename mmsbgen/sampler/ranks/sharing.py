@@ -24,8 +24,9 @@ from mmsbgen.ranks.world import World
 from mmsbgen.sampler.minibatch.partners import Launch
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.state.sparse_state import SparseState
+from mmsbgen.sampler.state.stage_clock import MOST_EVENTS
 
-__all__ = ["ABANDON_S", "CHANGED", "EACH_SWEEP", "NEW_ROWS", "SCALARS", "SharedSweeps", "SweptRange", "Team"]
+__all__ = ["SharedSweeps", "SweepTimes", "SweptRange", "Team"]
 
 #: Arrays that all ranks get when rank 0 has changed the rows, those that they get before each sweep and after it.
 CHANGED = ("communities", "values", "row_sums")
@@ -38,7 +39,7 @@ STEP = ("half_step", "decay", "spread")
 _UNEVEN, _SLOW = 1.05, 1.25
 #: Seconds after which a device that an exchange still holds is given up.
 ABANDON_S = 15.0
-#: Fewest sweeps between two cuts.
+#: Fewest sweeps before ranges are first cut anew.
 _FEWEST_SWEEPS = 2
 
 
@@ -87,9 +88,9 @@ class SharedSweeps:
         self._adjacency = split.training_adjacency
         self._work = ranges.work(self._adjacency.offsets)
         self._number = next(team.numbers)
-        self._events: list[Event] = []
+        self._times = SweepTimes(self._device)
         self._seconds = np.zeros(self._world.size)
-        self._sweeps = 0
+        self._sweeps = self._cuts = 0
         self._slow: int | None = None
         self._loss: BaseException | None = None
         self._swept = SweptRange(self._device, self._exchange)
@@ -142,7 +143,7 @@ class SharedSweeps:
                 exchange.share([values[name] for name in CHANGED])
                 self._state.changed = False
             exchange.share([values[name] for name in EACH_SWEEP])
-            self._events += self._swept.sweep(partial(queue, "update_phi", "sparse_rows"), values)
+            self._times.add(self._swept.sweep(partial(queue, "update_phi", "sparse_rows"), values))
         except BaseException as error:
             # The others wait in an exchange that will not come.
             world.release()
@@ -165,14 +166,16 @@ class SharedSweeps:
         if world.lost:
             return 0
         world.tell("report", self._number)
-        seconds, clips = zip(*world.answers((spent(self._events, self._device), 0)), strict=True)
+        seconds, clips = zip(*world.answers((self._times.take(), 0)), strict=True)
         self._since_cut += self._sweeps
         if self._sweeps:
             self._seconds = np.array(seconds) / self._sweeps
             slowest = int(self._seconds.argmax())
             over = self._seconds[slowest] / max(self._seconds.mean(), 1e-9)
             self._slow = slowest if over > _SLOW else None
-            if over > _UNEVEN and self._since_cut >= _FEWEST_SWEEPS:
+            # A cut sends all links, so each next one takes twice as many sweeps to pay.
+            if over > _UNEVEN and self._since_cut >= _FEWEST_SWEEPS << self._cuts:
+                self._cuts += 1
                 self._team.speeds = np.diff(self._work[self._bounds]) / np.maximum(self._seconds, 1e-9)
                 self._cut()
             self._sweeps = 0
@@ -231,8 +234,27 @@ class SweptRange:
         self._vertices.clear()
 
 
-def spent(events: list[Event], device: Device) -> float:
-    """Seconds of launches, which are taken off the list; 0 where the device does not measure."""
-    found = sum(event.seconds() for event in events) if device.profiling else 0.0
-    events.clear()
-    return found
+class SweepTimes:
+    """Adds up the seconds of sweeps; 0 where the device does not measure."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._events: list[Event] = []
+        self._seconds = 0.0
+
+    def add(self, events: list[Event]) -> None:
+        """Count the launches of a sweep."""
+        if self._device.profiling:
+            self._events += events
+        if len(self._events) >= MOST_EVENTS:
+            self._drain()
+
+    def take(self) -> float:
+        """Seconds since this was last called.  Waits for the queue."""
+        self._drain()
+        found, self._seconds = self._seconds, 0.0
+        return found
+
+    def _drain(self) -> None:
+        self._seconds += sum(event.seconds() for event in self._events)
+        self._events.clear()
