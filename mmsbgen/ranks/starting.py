@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmsbgen.base.errors import MissingDependencyError
+from mmsbgen.base.errors import LaunchError, MissingDependencyError
+from mmsbgen.base.processes import stopped_command
 from mmsbgen.base.stop_signals import handling
 
 __all__ = ["start_ranks", "started_together"]
@@ -27,9 +29,10 @@ def started_together() -> bool:
 def start_ranks(count: int, arguments: Sequence[str]) -> int:
     """Run ``mmsbgen`` with ``arguments`` in ``count`` ranks; returns the exit code.
 
-    A signal to stop goes to rank 0, which ends the run after a whole sweep.
+    A signal to stop goes to rank 0, which ends the run after a whole sweep.  The ranks end with this process.
 
-    Raises :class:`MissingDependencyError` without MPI.
+    Raises :class:`MissingDependencyError` without MPI, :class:`LaunchError` if a signal ended the launcher, and
+    KeyboardInterrupt if this process was asked to stop before rank 0 was there.
     """
     launcher = _launcher()
     version = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False).stdout
@@ -40,20 +43,45 @@ def start_ranks(count: int, arguments: Sequence[str]) -> int:
     if "Open MPI" in version:
         # Ranks with GPUs wait on few cores; each opens its own device, which uses all of them.
         command[1:1] = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
-    process = subprocess.Popen(command, env=os.environ | more, start_new_session=True)
-    with handling(lambda number, frame: _pass_on(number, process.pid)):
-        return process.wait()
+    started: list[subprocess.Popen[bytes]] = []
+    asked: list[int] = []
+    early = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal early
+        asked.append(number)
+        if started and not _pass_on(number, started[0].pid):
+            early = True
+            started[0].terminate()
+
+    with handling(stop):
+        started.append(subprocess.Popen(stopped_command(command), env=os.environ | more, start_new_session=True))
+        if asked and not early:
+            # Asked before there was a launcher to end.
+            early = True
+            started[0].terminate()
+        code = started[0].wait()
+    if early:
+        raise KeyboardInterrupt
+    if code < 0:
+        raise LaunchError(f"MPI's launcher {launcher} was ended by {signal.Signals(-code).name}, and the ranks with it")
+    return code
 
 
-def _pass_on(number: int, launcher: int) -> None:
+def _pass_on(number: int, launcher: int) -> bool:
+    """Send a signal to rank 0 below the launcher; returns whether it is there."""
     import psutil
 
+    children = []
     with contextlib.suppress(psutil.Error):
-        for process in psutil.Process(launcher).children(recursive=True):
+        children = psutil.Process(launcher).children(recursive=True)
+    for process in children:
+        with contextlib.suppress(psutil.Error):
             variables = process.environ()
             if "0" in (variables.get(name) for name in _RANKS):
                 process.send_signal(number)
-                return
+                return True
+    return False
 
 
 def _launcher() -> str:
