@@ -42,8 +42,15 @@ def _nccl() -> Any:
 
 
 def new_identity() -> bytes:
-    """The identity of a new group of ranks; rank 0 makes it."""
-    return bytes(_nccl().get_unique_id())
+    """The identity of a new group of ranks; rank 0 makes it.
+
+    Raises :class:`LaunchError` if NCCL cannot make one.
+    """
+    nccl = _nccl()
+    try:
+        return bytes(nccl.get_unique_id())
+    except nccl.NCCLError as error:
+        raise LaunchError(f"NCCL cannot start: {error}") from error
 
 
 class NcclExchange:

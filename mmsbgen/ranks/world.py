@@ -21,7 +21,7 @@ import psutil
 
 from mmsbgen.base.errors import MissingDependencyError, MmsbgenError
 
-__all__ = ["LostRankError", "Released", "World"]
+__all__ = ["Ended", "LostRankError", "Released", "World"]
 
 _NO_MPI = "several ranks need MPI; get it with: pip install 'mmsbgen[mpi]'"
 #: Bytes of a message that is sent at once, and of an answer.
@@ -39,6 +39,10 @@ class LostRankError(MmsbgenError):
 
 class Released(Exception):  # noqa: N818
     """Rank 0 has ended the run; for the others this is no error."""
+
+
+class Ended(Released):
+    """Rank 0 has told the end, and all ranks end MPI together."""
 
 
 def _mpi() -> Any:
@@ -83,7 +87,10 @@ class World:
     def __enter__(self) -> World:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            # The others may wait for something else than the end.
+            self.release()
         self.close()
 
     def close(self) -> None:
@@ -197,7 +204,7 @@ class World:
             self._all(self.comm.Ibcast(body.copy(), 0))
 
     def hear(self) -> tuple[Any, ...]:
-        """What rank 0 tells."""
+        """What rank 0 tells; raises :class:`Ended` if that is the end."""
         head = np.empty(_SHORT, np.uint8)
         self._all(self.comm.Ibcast(head, 0))
         size = int(head[:8].view(np.uint64)[0])
@@ -206,6 +213,8 @@ class World:
             body = np.empty(size, np.uint8)
             self._all(self.comm.Ibcast(body, 0))
         heard: tuple[Any, ...] = pickle.loads(body.tobytes())
+        if heard[0] == "end":
+            raise Ended
         return heard
 
     def answers(self, own: Any) -> list[Any]:

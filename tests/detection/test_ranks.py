@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import signal
+import os
 import subprocess
 import sys
-import time
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
+from mmsbgen.backends import find_device
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.ranks.forming import check_shared
 from mmsbgen.sampler.options.options import Options
@@ -21,20 +24,62 @@ from tests.detection.detections import cli
 DATA = str(Path(__file__).parents[1] / "data" / "netscience.txt.gz")
 OPTIONS = ("-k", "20", "--rows", "sparse", "--start", "communities", "--no-refine")
 SWEEPS = 12
+ENDLESS = ("--devices", "pocl,pocl", "-n", 10**6, "--evaluate-every", 10**5)
 #: Unit roundoff of the rows.
 ROUNDOFF = 2.0**-24
 
 
-def start(*args: object) -> subprocess.Popen[str]:
+#: Seconds after which a run hangs.
+HANGS_S = 120.0
+
+
+@contextmanager
+def started(*args: object, patch: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A detection whose processes all end with the block; ``patch`` is a folder of a module ``sitecustomize``."""
     command = [sys.executable, "-m", "mmsbgen", "detect", DATA, *OPTIONS, *map(str, args)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    variables = os.environ | ({} if patch is None else {"PYTHONPATH": str(patch)})
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=variables) as run:
+        below: dict[int, psutil.Process] = {}
+        ended = threading.Event()
+
+        def look() -> None:
+            # Those whose parent dies could not be found at the end.
+            while not ended.wait(0.05):
+                with suppress(psutil.Error):
+                    below.update((one.pid, one) for one in psutil.Process(run.pid).children(recursive=True))
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        try:
+            yield run
+        finally:
+            ended.set()
+            looking.join()
+            for process in (run, *below.values()):
+                with suppress(psutil.Error, ProcessLookupError):
+                    process.kill()
 
 
-def finish(*args: object, code: int = 0) -> str:
-    process = start(*args)
-    said = process.communicate(timeout=120)[1]
-    assert process.returncode == code, said
-    return said
+def finish(*args: object, code: int = 0, patch: Path | None = None) -> str:
+    with started(*args, patch=patch) as process:
+        said = process.communicate(timeout=HANGS_S)[1]
+        assert process.returncode == code, said
+        return said
+
+
+def first_progress(process: subprocess.Popen[str]) -> str:
+    """What is said up to the first line of progress."""
+    assert process.stderr is not None
+    told = ""
+    while "iteration" not in told and (line := process.stderr.readline()):
+        told += line
+    return told
+
+
+def rank(number: int, process: subprocess.Popen[str]) -> psutil.Process:
+    below = psutil.Process(process.pid).children(recursive=True)
+    (found,) = [one for one in below if one.environ().get("OMPI_COMM_WORLD_RANK") == str(number)]
+    return found
 
 
 def rows(folder: Path) -> dict[str, np.ndarray]:
@@ -91,21 +136,56 @@ def test_a_device_that_one_rank_lacks_ends_all_with_one_message(tmp_path: Path) 
 @pytest.mark.opencl
 @pytest.mark.slow
 def test_a_rank_that_dies_ends_all_with_its_name_and_a_checkpoint(tmp_path: Path) -> None:
-    process = start("--devices", "pocl,pocl", "-n", 10**6, "--evaluate-every", 10**5, "-o", tmp_path)
-    assert process.stderr is not None
-    told = ""
-    while "iteration" not in told and (line := process.stderr.readline()):
-        told += line
-    ranks = psutil.Process(process.pid).children(recursive=True)
-    (killed,) = [one for one in ranks if one.environ().get("OMPI_COMM_WORLD_RANK") == "1"]
-    killed.send_signal(signal.SIGKILL)
-    begin = time.monotonic()
-    said = process.communicate(timeout=60)[1]
-    assert time.monotonic() - begin < 60
-    assert process.returncode == 1, told + said
-    assert f"rank 1 (opencl:0) has died (process {killed.pid}" in said
-    assert rows(tmp_path)["entry_values"].min() >= 0
-    assert not any(one.is_running() for one in ranks)
+    with started(*ENDLESS, "-o", tmp_path) as process:
+        told = first_progress(process)
+        ranks = psutil.Process(process.pid).children(recursive=True)
+        killed = rank(1, process)
+        killed.kill()
+        said = process.communicate(timeout=HANGS_S)[1]
+        assert process.returncode == 1, told + said
+        assert f"rank 1 ({find_device('pocl').spec}) has died (process {killed.pid}" in said
+        assert rows(tmp_path)["entry_values"].min() >= 0
+        assert not any(one.is_running() for one in ranks)
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_all_ranks_end_with_the_process_that_started_them() -> None:
+    with started(*ENDLESS) as process:
+        first_progress(process)
+        ranks = [rank(0, process), rank(1, process)]
+        process.kill()
+        assert psutil.wait_procs(ranks, timeout=HANGS_S)[1] == []
+
+
+FAILS = """
+import os
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
+    from {module} import {owner}
+    from mmsbgen.base.errors import LaunchError
+
+    def fails(*args):
+        raise LaunchError("rank 0 cannot go on")
+
+    {owner}.{name} = fails
+"""
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "owner", "name"),
+    [
+        ("mmsbgen.detection.ranks", "forming", "made_exchange"),
+        ("mmsbgen.sampler.ranks.sharing", "SweptRange", "cut"),
+        ("mmsbgen.ranks.world", "World", "send"),
+    ],
+)
+def test_rank_0_that_fails_ends_all(tmp_path: Path, module: str, owner: str, name: str) -> None:
+    """While the ranks are brought together, before they are told a range, and while they wait for its links."""
+    (tmp_path / "sitecustomize.py").write_text(FAILS.format(module=module, owner=owner, name=name))
+    said = finish("--devices", "pocl,pocl", "-n", SWEEPS, "-o", tmp_path / "out", code=1, patch=tmp_path)
+    assert said.count("Error: rank 0 cannot go on") == 1
 
 
 def test_devices_that_cannot_share_are_refused(tmp_path: Path) -> None:

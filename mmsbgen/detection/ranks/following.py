@@ -15,7 +15,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.ranks.forming import made_exchange, place
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.ranks.world import LostRankError, Released, World
+from mmsbgen.ranks.world import Ended, LostRankError, Released, World
 from mmsbgen.sampler.ranks.following import follow
 from mmsbgen.sampler.saved.checkpoint import device_name
 
@@ -48,8 +48,9 @@ def follow_rank(world: World, device: str | None, database: str | Path | None) -
         # Rank 0 ends the run, after a whole sweep.
         signal.signal(number, signal.SIG_IGN)
     try:
-        if world.hear()[0] == "open":
-            _opened(world, device, database)
+        world.hear()
+        _opened(world, device, database)
+    except Ended:
         return
     except Released:
         code = 0
@@ -77,11 +78,7 @@ def _opened(world: World, name: str | None, database: str | Path | None) -> None
         return
     with device:
         world.answers((device.info.spec, ""))
-        heard = world.hear()
-        if heard[0] == "end":
-            return
-        # The team is formed, and dissolved before the end.
-        _, configs, kept, kept_on = heard
+        _, configs, kept, kept_on = world.hear()
         world.answers(place(device))
         _, identity = world.hear()
         exchange = made_exchange(world, device, identity)

@@ -12,7 +12,7 @@ from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.ranks.exchanges import Exchange
-from mmsbgen.ranks.world import Released, World
+from mmsbgen.ranks.world import LostRankError, Released, World
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
 from mmsbgen.sampler.state.device_state import StateShape
@@ -96,14 +96,15 @@ class _Chain:
     def sweep(self, changed: bool, *step: Any) -> None:
         """Sweep the range, and exchange rows and sums."""
         exchange, held = self._exchange, self._state.buffers
-        if changed:
-            exchange.share([held[name] for name in CHANGED])
-        exchange.share([held[name] for name in EACH_SWEEP])
         values = held | self._buffers | self._scalars | dict(zip(STEP, step, strict=True))
         try:
+            if changed:
+                exchange.share([held[name] for name in CHANGED])
+            exchange.share([held[name] for name in EACH_SWEEP])
             self._times.add(self._swept.sweep(self._kernel.launch, values))
-        except Released as released:
-            timer = self._world.ends_after(ABANDON_S, released)
+        except (Released, LostRankError) as error:
+            # NCCL's kernels wait for a rank that is no more, and the device for them.
+            timer = self._world.ends_after(ABANDON_S, error)
             exchange.abandon()
             timer.cancel()
             raise

@@ -114,14 +114,18 @@ class SharedSweeps:
         world, adjacency, self._since_cut = self._world, self._adjacency, 0
         self._bounds = ranges.bounds(self._work, self._team.speeds)
         pieces = ranges.pieces(self._work, self._bounds, self._exchange.pieces)
-        world.tell("range", self._number, pieces)
-        for at, (first, stop) in enumerate(itertools.pairwise(self._bounds.tolist())):
-            offsets = adjacency.offsets[first : stop + 1].astype(np.uint64)
-            if at:
-                world.send(offsets, at)
-                world.send(adjacency.neighbours[int(offsets[0]) : int(offsets[-1])], at)
-            else:
-                self._swept.cut(pieces, 0, offsets)
+        # What may not fit comes first: once they are told, the others wait for their links.
+        self._swept.cut(pieces, 0, adjacency.offsets[: self._bounds[1] + 1].astype(np.uint64))
+        try:
+            world.tell("range", self._number, pieces)
+            for at, (first, stop) in enumerate(itertools.pairwise(self._bounds.tolist())):
+                offsets = adjacency.offsets[first : stop + 1].astype(np.uint64)
+                if at:
+                    world.send(offsets, at)
+                    world.send(adjacency.neighbours[int(offsets[0]) : int(offsets[-1])], at)
+        except BaseException:
+            world.release()
+            raise
 
     def specs(self, rounds: int) -> list[Any]:
         """No arrays but those of the state."""
