@@ -15,7 +15,7 @@ from mmsbgen.base.errors import LaunchError, MissingDependencyError
 from mmsbgen.base.processes import stopped_command
 from mmsbgen.base.stop_signals import handling
 
-__all__ = ["start_ranks", "started_together"]
+__all__ = ["set_by_mpi", "start_ranks", "started_together"]
 
 #: Variables in which Open MPI and MPICH give the number of ranks, and a rank's own.
 _SIZES, _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -23,7 +23,13 @@ _SIZES, _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", 
 
 def started_together() -> bool:
     """Whether MPI has started this process as one of several."""
-    return any(os.environ.get(name, "").isdecimal() and int(os.environ[name]) > 1 for name in _SIZES)
+    return bool(set_by_mpi())
+
+
+def set_by_mpi() -> str:
+    """The variable by which MPI says that this process is one of several, or ""."""
+    several = (name for name in _SIZES if os.environ.get(name, "").isdecimal() and int(os.environ[name]) > 1)
+    return next(several, "")
 
 
 def start_ranks(count: int, arguments: Sequence[str]) -> int:

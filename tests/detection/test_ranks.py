@@ -158,6 +158,26 @@ def test_all_ranks_end_with_the_process_that_started_them() -> None:
         assert psutil.wait_procs(ranks, timeout=HANGS_S)[1] == []
 
 
+@pytest.mark.slow
+def test_ranks_with_other_arguments_are_refused(tmp_path: Path) -> None:
+    """A launcher that starts a run a process gets one error, not the graph of rank 0 alone."""
+    program = f"{sys.executable} -m mmsbgen detect {DATA} -k 20 -o {tmp_path}/$OMPI_COMM_WORLD_RANK"
+    command = [Path(sys.executable).parent / "mpiexec", "--map-by", ":OVERSUBSCRIBE", "-n", "2", "sh", "-c", program]
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | as_root, timeout=HANGS_S)
+    assert found.returncode == 2
+    assert f"ranks 0 and 1 have --out {tmp_path}/0 and {tmp_path}/1" in found.stderr
+    assert "unset OMPI_COMM_WORLD_SIZE" in found.stderr
+    assert not [*tmp_path.iterdir()]
+
+
+def test_ranks_get_the_arguments_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[list[str]] = []
+    monkeypatch.setattr("mmsbgen.ranks.starting.start_ranks", lambda count, arguments: given.append(arguments) or count)
+    finish_here("--devices", "pocl,pocl")
+    assert given == [["detect", DATA, *OPTIONS, "--devices", "pocl,pocl"]]
+
+
 FAILS = """
 import os
 if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
-from mmsbgen.cli.shared.common import INTERRUPTED
+from mmsbgen.cli.shared.common import ARGUMENTS, INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
@@ -101,14 +101,18 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     if len(devices) > 1 and not started_together():
         from mmsbgen.ranks.starting import start_ranks
 
-        sys.exit(start_ranks(len(devices), sys.argv[1:]))
+        sys.exit(start_ranks(len(devices), context.meta[ARGUMENTS]))
     with ExitStack() as stack:
         if started_together():
             from mmsbgen.cli.shared.progress_display import mute_stages
             from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
+            from mmsbgen.detection.ranks.forming import check_alike
             from mmsbgen.ranks.world import World
 
             world = stack.enter_context(World())
+            flags = {one.name: one.opts[-1] for one in context.command.params}
+            arguments = {"graph": graph, **given}
+            check_alike(world, {flags[name]: str(arguments[name]) for name in arguments if name != "device"})
             given["device"] = device_of_rank(world, given["device"], devices)
             if world.rank:
                 mute_stages()

@@ -8,12 +8,24 @@ from typing import Any
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.ranks.exchanges import Exchange, HostExchange
+from mmsbgen.ranks.starting import set_by_mpi
 from mmsbgen.ranks.world import World
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.ranks.sharing import Team
 from mmsbgen.sampler.saved.checkpoint import device_name
 
-__all__ = ["check_shared", "formed_team", "made_exchange", "open_ranks", "place"]
+__all__ = ["check_alike", "check_shared", "formed_team", "made_exchange", "open_ranks", "place"]
+
+
+def check_alike(world: World, arguments: dict[str, str]) -> None:
+    """Raise :class:`InputError` on rank 0 if another rank has other ``arguments``: it would not do what they ask."""
+    for at, found in enumerate(world.comm.allgather(arguments)):
+        if world.rank == 0 and found != arguments:
+            name = next(name for name in arguments if arguments[name] != found[name])
+            raise InputError(
+                f"ranks 0 and {at} have {name} {arguments[name]} and {found[name]}: ranks share one run, so give them "
+                f"the same arguments, but for --device; to run each alone, unset {set_by_mpi()}"
+            )
 
 
 def check_shared(options: Options, k_auto: bool = False) -> None:
