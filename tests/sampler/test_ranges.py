@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,16 @@ import pytest
 
 from mmsbgen.backends import Buffer, Device, open_device
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.graph import as_graph, split
+from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.ranks.world import LostRankError
 from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.evaluation import evaluation
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.ranks.sharing import Team
+from mmsbgen.sampler.run.run import run
+from mmsbgen.sampler.saved import checkpoint as checkpoints
 
 
 def test_ranges_share_the_work_by_speed() -> None:
@@ -87,6 +92,41 @@ class NoExchange:
         """What the rest is."""
 
     add = settle = abandon = close = nothing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost_at", [6, 12], ids=["in the run", "at its end"])
+def test_an_evaluation_that_a_loss_prevented_is_made_on_resume(
+    pocl_device: Device, chain: Any, middling: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_at: int
+) -> None:
+    def made() -> Sampler:
+        found: Sampler = chain(pocl_device, middling, iterations=12, evaluate_every=3)
+        return found
+
+    straight, whole = made(), list[dict[str, Any]]()
+    straight.initialise()
+    run(straight, whole)
+
+    def fails(sampler: Sampler, seconds: float) -> dict[str, Any]:
+        if sampler.iteration == lost_at:
+            raise LostRankError("rank 1 has died")
+        return evaluation(sampler, seconds)
+
+    stopped = made()
+    stopped.initialise()
+    monkeypatch.setattr("mmsbgen.sampler.run.run.evaluation", fails)
+    with pytest.raises(LostRankError):
+        run(stopped, [], on_checkpoint=lambda *state: checkpoints.save(tmp_path / "c.npz", *state))
+    monkeypatch.undo()
+    there = checkpoints.load(tmp_path / "c.npz")
+    trace = there.trace
+    assert trace[-1]["iteration"] == lost_at - 3
+    resumed = made()
+    checkpoints.restore(there, resumed)
+    run(resumed, trace)
+    assert [row["auc"] for row in trace] == [row["auc"] for row in whole]
+    np.testing.assert_array_equal(resumed.rows(0, 60)[0], straight.rows(0, 60)[0])
+    assert resumed.chain.course == straight.chain.course
 
 
 @pytest.mark.opencl
