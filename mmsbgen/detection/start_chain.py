@@ -72,6 +72,8 @@ def built_chain(
         team = None
         if request.world is not None:
             team = stack.enter_context(closing(formed_team(request.world, device, request.configs, runtime.kept)))
+            if team.reason:
+                request.on_message(f"Rows go by MPI, through the hosts: {team.reason}.")
         if plan is None:
             k, tried = chosen_k(parts, checked, runtime, team)
             options = replace(options, n_communities=k)

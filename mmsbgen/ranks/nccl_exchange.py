@@ -22,6 +22,8 @@ __all__ = ["NcclExchange", "has_nccl", "new_identity"]
 Ints = npt.NDArray[np.int64]
 #: NCCL's numbers of its types and operations (nccl.h).
 _BYTES, _U64, _SUM = 1, 5, 0
+#: Seconds in which all ranks must have started NCCL.
+_START_S = 300.0
 
 
 def has_nccl() -> bool:
@@ -65,7 +67,16 @@ class NcclExchange:
         self._world, self._device, self._nccl = world, device, _nccl()
         with self._calling("start"):
             made = self._nccl.UniqueId.from_buffer(identity)
-            self._comm = self._nccl.comm_init_rank(world.size, made, world.rank)
+            # This call cannot be left while it waits for the other ranks.
+            silent = LaunchError(
+                f"NCCL has not started on {device.info.spec} within {_START_S:.0f} s: NCCL_DEBUG=INFO shows what it "
+                "waits for"
+            )
+            timer = world.ends_after(_START_S, silent)
+            try:
+                self._comm = self._nccl.comm_init_rank(world.size, made, world.rank)
+            finally:
+                timer.cancel()
             self._queue = device.driver.Stream()
             self._stream = int(self._queue.handle)
 

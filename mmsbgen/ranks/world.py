@@ -21,7 +21,7 @@ import psutil
 
 from mmsbgen.base.errors import MissingDependencyError, MmsbgenError
 
-__all__ = ["Ended", "LostRankError", "Released", "World"]
+__all__ = ["Ended", "LostRankError", "Released", "World", "short"]
 
 _NO_MPI = "several ranks need MPI; get it with: pip install 'mmsbgen[mpi]'"
 #: Bytes of a message that is sent at once, and of an answer.
@@ -29,8 +29,15 @@ _SHORT, _ANSWER = 512, 4096
 #: Bytes of an array sent at a time.
 _PART = 1 << 26
 _FAILED, _END, _DATA = 1, 2, 3
+#: Exit code after Ctrl-C, as in shells.
+_INTERRUPTED = 130
 #: Seconds between looks at the other ranks; seconds of an exchange, and times the longest so far, that are too long.
 _LOOK_S, _LIMIT_S, _TIMES = 0.1, 600.0, 20.0
+
+
+def short(text: str) -> str:
+    """The beginning of a text that fits in an answer."""
+    return text.encode()[: _ANSWER // 2].decode(errors="ignore")
 
 
 class LostRankError(MmsbgenError):
@@ -67,6 +74,8 @@ class World:
         size: number of ranks.
         local_rank: number of this rank among those of its machine.
         names: name of every rank for messages; with its device once that is known.
+        lost: whether ranks are no longer in step.
+        has_swept: whether a sweep has been shared: kernels are built, so that ranks must answer in time.
     """
 
     def __init__(self) -> None:
@@ -77,7 +86,7 @@ class World:
         host = self.hosts[self.rank][0]
         self.local_rank = [at for at, (name, _) in enumerate(self.hosts) if name == host].index(self.rank)
         self.names = [f"rank {at}" for at in range(self.size)]
-        self.lost = False
+        self.lost = self.has_swept = False
         watched = range(1, self.size) if self.rank == 0 else [0]
         self._watched = {at: psutil.Process(self.hosts[at][1]) for at in watched if self.hosts[at][0] == host}
         self._longest = 0.0
@@ -114,10 +123,12 @@ class World:
         """A started timer that ends this process, on rank 0 with the message of ``error``, unless it is cancelled."""
 
         def end() -> None:
+            asked = isinstance(error, KeyboardInterrupt)
             if self.rank == 0:
-                sys.stderr.write("\n".join([*getattr(error, "__notes__", ()), f"Error: {error}\n"]))
+                told = "Interrupted.\n" if asked else f"Error: {error}\n"
+                sys.stderr.write("\n".join([*getattr(error, "__notes__", ()), told]))
                 sys.stderr.flush()
-            os._exit(LostRankError.exit_code)
+            os._exit(_INTERRUPTED if asked else LostRankError.exit_code)
 
         timer = threading.Timer(seconds, end)
         timer.daemon = True
@@ -145,7 +156,8 @@ class World:
             if now - looked > _LOOK_S:
                 looked = now
                 self._look()
-                if limited and self.rank == 0 and now - begin > max(_LIMIT_S, _TIMES * self._longest):
+                watched = limited and self.has_swept and self.rank == 0
+                if watched and now - begin > max(_LIMIT_S, _TIMES * self._longest):
                     raise LostRankError(f"no answer from the other ranks for {now - begin:.0f} s")
             # Waiting ranks leave the processor to those that compute on it.
             spent = now - begin

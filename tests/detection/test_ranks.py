@@ -10,14 +10,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
 from mmsbgen.backends import find_device
-from mmsbgen.base.errors import InputError
-from mmsbgen.detection.ranks.forming import check_shared
+from mmsbgen.base.errors import InputError, LaunchError
+from mmsbgen.detection.ranks.following import device_of_rank
+from mmsbgen.detection.ranks.forming import check_shared, why_not_nccl
+from mmsbgen.ranks.starting import start_ranks
+from mmsbgen.ranks.world import short
 from mmsbgen.sampler.options.options import Options
 from tests.detection.detections import cli
 
@@ -104,7 +109,7 @@ def test_two_ranks_give_the_bits_of_one(two: Path, tmp_path: Path) -> None:
     alone, together = (json.loads((folder / "run.json").read_text())["trace"] for folder in (tmp_path, two))
     assert [row["clips"] for row in together] == [row["clips"] for row in alone]
     assert [row["auc"] for row in together] == [row["auc"] for row in alone]
-    assert all(len(row["rank_seconds"]) == 2 for row in together)
+    assert all((len(row["rank_seconds"]), row["exchange"]) == (2, "MPI") for row in together)
     assert "rank_seconds" not in alone[0]
 
 
@@ -176,6 +181,41 @@ def test_ranks_get_the_arguments_of_the_command(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("mmsbgen.ranks.starting.start_ranks", lambda count, arguments: given.append(arguments) or count)
     finish_here("--devices", "pocl,pocl")
     assert given == [["detect", DATA, *OPTIONS, "--devices", "pocl,pocl"]]
+
+
+@pytest.mark.parametrize(
+    ("does", "error"), [("kill -INT $PPID; exec sleep 600", KeyboardInterrupt), ("kill -KILL $$", LaunchError)]
+)
+def test_a_launcher_without_rank_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, error: type[BaseException]
+) -> None:
+    """It ends when this process is asked to stop, and its end by a signal is an error."""
+    launcher = tmp_path / "mpiexec"
+    launcher.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exit\n{does}\n')
+    launcher.chmod(0o755)
+    monkeypatch.setattr("mmsbgen.ranks.starting._launcher", lambda: str(launcher))
+    with pytest.raises(error):
+        start_ranks(2, [])
+
+
+def test_why_rows_do_not_go_by_nccl() -> None:
+    names = ["rank 0", "rank 1", "rank 2"]
+    assert why_not_nccl(names, [("a 1", True), ("a 2", True), ("b 1", True)]) == ""
+    assert "rank 1 has no NCCL; get it with" in why_not_nccl(names, [("a 1", True), ("a 2", False), ("a 3", True)])
+    assert "rank 0 and rank 2 have one GPU" in why_not_nccl(names, [("a 1", True), ("a 2", True), ("a 1", True)])
+    assert "rank 1 has no NVIDIA GPU" in why_not_nccl(names, [("a 1", True), ("", False), ("a 1", True)])
+
+
+def test_every_rank_of_a_machine_needs_a_device() -> None:
+    world: Any = SimpleNamespace(rank=0, local_rank=1, hosts=[("a", 1), ("b", 2), ("b", 3)])
+    assert device_of_rank(world, None, ["pocl", "intel"]) == "intel"
+    with pytest.raises(InputError, match="2 ranks on b for --devices pocl"):
+        device_of_rank(world, None, ["pocl"])
+
+
+def test_a_long_refusal_fits_in_an_answer() -> None:
+    assert short("no device") == "no device"
+    assert 1000 < len(short("é" * 5000).encode()) <= 2048
 
 
 FAILS = """

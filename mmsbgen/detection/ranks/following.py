@@ -6,16 +6,17 @@ import os
 import signal
 import sys
 import traceback
+from collections import Counter
 from pathlib import Path
 
 from mmsbgen.backends import discover, find_device, opened
-from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.ranks.forming import made_exchange, place
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.ranks.world import Ended, LostRankError, Released, World
+from mmsbgen.ranks.world import Ended, LostRankError, Released, World, short
 from mmsbgen.sampler.ranks.following import follow
 from mmsbgen.sampler.saved.checkpoint import device_name
 
@@ -29,8 +30,13 @@ def device_of_rank(world: World, device: str | None, devices: list[str]) -> str 
     """The device of this rank: that of its place in ``devices``, else ``device``, else one of the best kind.
 
     Ranks of one machine take ``devices``, and devices of the best kind, in turn.
+
+    Raises :class:`InputError` on rank 0 if a machine has more ranks than ``devices``.
     """
     if devices:
+        host, most = Counter(name for name, _ in world.hosts).most_common(1)[0]
+        if world.rank == 0 and most > len(devices):
+            raise InputError(f"{most} ranks on {host} for --devices {','.join(devices)}: name a device for each rank")
         return devices[world.local_rank % len(devices)]
     if device is not None:
         return device
@@ -73,7 +79,7 @@ def _opened(world: World, name: str | None, database: str | Path | None) -> None
     try:
         device = opened(find_device(name))
     except MmsbgenError as error:
-        world.answers((name, str(error)[:2000]))
+        world.answers((name, short(str(error))))
         world.hear()
         return
     with device:

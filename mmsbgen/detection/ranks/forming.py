@@ -14,7 +14,7 @@ from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.ranks.sharing import Team
 from mmsbgen.sampler.saved.checkpoint import device_name
 
-__all__ = ["check_alike", "check_shared", "formed_team", "made_exchange", "open_ranks", "place"]
+__all__ = ["check_alike", "check_shared", "formed_team", "made_exchange", "open_ranks", "place", "why_not_nccl"]
 
 
 def check_alike(world: World, arguments: dict[str, str]) -> None:
@@ -55,23 +55,40 @@ def formed_team(world: World, device: Device, configs: dict[str, Any], kept: dic
     """
     world.names[0] = f"rank 0 ({device.info.spec})"
     world.tell("team", configs, kept, device_name(device.info))
-    able = world.answers(place(device))
+    places = world.answers(place(device))
+    reason = why_not_nccl(world.names, places)
     identity = None
-    if all(able) and len(set(able)) == world.size:
+    if not reason:
         from mmsbgen.ranks.nccl_exchange import new_identity
 
         identity = new_identity()
     world.tell("exchange", identity)
-    return Team(world, made_exchange(world, device, identity))
+    # Without any GPU of NVIDIA's nobody expects NCCL.
+    told = reason if any(gpu for gpu, _ in places) else ""
+    return Team(world, made_exchange(world, device, identity), told)
 
 
-def place(device: Device) -> str:
-    """Machine and address of a GPU that NCCL can use, or ""."""
+def place(device: Device) -> tuple[str, bool]:
+    """Machine and address of an NVIDIA GPU, else ""; and whether NCCL can use it."""
     if device.info.backend != "cuda":
-        return ""
+        return "", False
     from mmsbgen.ranks.nccl_exchange import has_nccl
 
-    return f"{os.uname().nodename} {device.pci_address()}" if has_nccl() else ""
+    return f"{os.uname().nodename} {device.pci_address()}", has_nccl()
+
+
+def why_not_nccl(names: list[str], places: list[tuple[str, bool]]) -> str:
+    """Why ranks with these ``names`` and :func:`place` cannot exchange rows by NCCL; "" if they can."""
+    first: dict[str, str] = {}
+    for name, (gpu, able) in zip(names, places, strict=True):
+        if not gpu:
+            return f"{name} has no NVIDIA GPU"
+        if not able:
+            return f"{name} has no NCCL; get it with: pip install 'mmsbgen[nccl]'"
+        if gpu in first:
+            return f"{first[gpu]} and {name} have one GPU; give each its own for NCCL"
+        first[gpu] = name
+    return ""
 
 
 def made_exchange(world: World, device: Device, identity: bytes | None) -> Exchange:

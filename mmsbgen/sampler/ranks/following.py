@@ -12,7 +12,7 @@ from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.ranks.exchanges import Exchange
-from mmsbgen.ranks.world import LostRankError, Released, World
+from mmsbgen.ranks.world import LostRankError, Released, World, short
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
 from mmsbgen.sampler.state.device_state import StateShape
@@ -36,7 +36,7 @@ def follow(world: World, runtime: Runtime, exchange: Exchange) -> None:
                 chains[number] = _Chain(world, runtime, exchange, *values)
             except MmsbgenError as error:
                 text = str(error)
-            world.answers(text[:2000])
+            world.answers(short(text))
         elif what == "drop":
             if number in chains:
                 chains.pop(number).close()

@@ -47,11 +47,12 @@ _FEWEST_SWEEPS = 2
 class Team:
     """The ranks of a run, as rank 0 sees them, once their devices are open.
 
-    ``speeds`` ``[ranks]`` are measured in sweeps.
+    ``reason`` says why GPUs do not exchange rows by NCCL, if they could; ``speeds`` ``[ranks]`` are measured in sweeps.
     """
 
     world: World
     exchange: Exchange
+    reason: str = ""
     speeds: ranges.Floats = field(init=False)
     numbers: Any = field(default_factory=itertools.count)
 
@@ -159,6 +160,7 @@ class SharedSweeps:
             timer.cancel()
             raise
         self._sweeps += 1
+        world.has_swept = True
         queue("update_phi", "sparse_totals", count, values)
 
     def report(self) -> int:
@@ -186,9 +188,14 @@ class SharedSweeps:
         return int(sum(clips))
 
     def noted(self) -> dict[str, Any]:
-        """What the trace says: ``rank_seconds``, those of a sweep on every rank, and ``slow_rank`` if one is slow."""
+        """What the trace says.
+
+        ``rank_seconds`` are those of a sweep on every rank, ``exchange`` is how rows are exchanged, and ``slow_rank``
+        the name of one that is slow.
+        """
+        exchange = f"{self._exchange.name}: {self._team.reason}" if self._team.reason else self._exchange.name
         slow = {} if self._slow is None else {"slow_rank": self._world.names[self._slow]}
-        return {"rank_seconds": self._seconds.tolist()} | slow
+        return {"rank_seconds": self._seconds.tolist(), "exchange": exchange} | slow
 
     def close(self) -> None:
         """Release the arrays, on all ranks."""

@@ -99,7 +99,7 @@ _EVALUATION = {
     "burnt_in": _flag,
 }
 #: Of runs whose sweeps several ranks share.
-_RANKS = {"rank_seconds": _list(_amount), "slow_rank": _text}
+_RANKS = {"rank_seconds": _list(_amount), "exchange": _text, "slow_rank": _text}
 _HELD_OUT = {"samples": _count, **dict.fromkeys(_METRICS, _number)}
 _META: dict[str, Kind] = {
     "graph": _text,
