@@ -157,8 +157,19 @@ def test_the_verdict_gives_no_time_of_settling(ring):
     found = mmsbgen.detect(ring, 3, device="pocl", iterations=60, start="communities", refine=False, random_state=3)
     verdict = found.record["convergence"]
     assert verdict["settled"] is True
-    assert "at the end, after 60 sweeps, the held-out log-likelihood has settled" in verdict["text"]
+    assert verdict["text"].startswith("Converged: after 60 sweeps the held-out log-likelihood has settled. ")
+    assert verdict["text"].endswith(" kept their largest community through the second half of the run.")
     assert found.record["course"]["settled_at"] is None
+
+
+def test_communities_that_still_change_are_warned_of(ring, monkeypatch):
+    monkeypatch.setattr("mmsbgen.sampler.diagnostics.convergence.StabilityWatch.agreement", lambda watch, begin: 0.88)
+    found = mmsbgen.detect(ring, 3, device="pocl", iterations=60, start="communities", refine=False, random_state=3)
+    assert found.record["convergence"]["text"] == (
+        "Warning: after 60 sweeps the held-out log-likelihood has settled, but the communities have not. "
+        "Only 88% of the vertices kept their largest community through the second half of the run. "
+        "Compare another seed before you rely on single vertices."
+    )
 
 
 def test_no_iterations(ring, tmp_path):

@@ -92,25 +92,24 @@ def _text(sampler: Sampler, verdict: bool, agreement: float | None) -> str:
     kept = (
         ""
         if agreement is None
-        else f"in the second half of the run, {agreement:.0%} of the vertices kept the community in which they have "
-        "the largest share"
+        else f"{agreement:.0%} of the vertices kept their largest community through the second half of the run."
     )
-    also = f"; {kept}" if kept else ""
+    also = f" {kept}" if kept else ""
     unit = "sweep" if sampler.options.block else "iteration"
     done = _counted(sampler.iteration / sampler.per_sweep, unit)
     if not verdict:
         return (
             f"Warning: the run has not converged. After {done} the held-out log-likelihood still rises by more than "
-            f"{TOLERANCE:.1%} from {WINDOW} evaluations, or those of a sweep, to the next{also}. Communities may still "
-            "change: give it more iterations (-n)."
+            f"{TOLERANCE:.1%} from {WINDOW} evaluations, or those of a sweep, to the next.{also} Communities "
+            "may still change: give it more iterations (-n)."
         )
-    # The text names the end only: noise makes the time of convergence too uncertain.
+    # The text names the length of the run only: noise makes the time of convergence too uncertain.
     if agreement is not None and agreement < _AGREEMENT:
         return (
-            f"Warning: at the end, after {done}, the held-out log-likelihood has settled, but the communities "
-            f"have not: {kept}. Compare another seed before you rely on single vertices."
+            f"Warning: after {done} the held-out log-likelihood has settled, but the communities have not. Only {kept} "
+            "Compare another seed before you rely on single vertices."
         )
-    return f"Converged: at the end, after {done}, the held-out log-likelihood has settled{also}."
+    return f"Converged: after {done} the held-out log-likelihood has settled.{also}"
 
 
 def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:
