@@ -14,12 +14,14 @@ some sweeps without an evaluation; the first turn, which compiles, is left out, 
 from __future__ import annotations
 
 import argparse
+import datetime
 import hashlib
 import json
 import os
 import pickle
 import statistics
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,10 @@ def measured(args: argparse.Namespace, device: str | None, world: World | None) 
         for part in sampler.state.entries():
             digest.update(np.ascontiguousarray(part))
         found = {
+            "date": datetime.date.today().isoformat(),
+            "nccl": version("nvidia-nccl-cu13") if team is not None and team.exchange.name == "NCCL" else "",
+            "sweeps_a_turn": args.sweeps,
+            "configs": args.configs,
             "device": opened_device.info.name,
             "ranks": 1 if world is None else world.size,
             "exchange": "" if team is None else team.exchange.name,

@@ -12,14 +12,13 @@ with q pieces, N vertices, R entries a row, the link's rate B a device and direc
 the sums and theta.  c_1 is that of the run on one rank and h that of two ranks; the other runs are checks.
 Where rows go between hosts, B is the rate of a host's network over its devices.
 
-Writes docs/reports/scaling.md and .json.
+Writes docs/reports/scaling.json and prints tables.  Without files it reads the runs of that record again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import textwrap
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,30 +69,12 @@ def row(name: str, model: Model, ranks: int, rate: float) -> list[str]:
     return [name, str(ranks), f"{rate / 1e9:g}", f"{seconds * 1e3:.1f}", f"{model.kernel_s / seconds:.2f}"]
 
 
-def paragraph(text: str) -> list[str]:
-    return textwrap.wrap(text, 125, break_on_hyphens=False, break_long_words=False)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+")
-    runs = [json.loads(path.read_text()) for path in parser.parse_args().runs]
-    lines = [
-        "# Sweeps on several GPUs",
-        "",
-        "How much faster a sweep over sparse rows is on two and four GPUs, and what a model says of more.",
-        "",
-        *paragraph(
-            "`mpirun -n N python scripts/bench/bench_ranks.py --graph FILE --json FILE` on one host, 2026-11-26. "
-            "Graphs are planted: 4 million vertices, 35.9 million links and K = 2000, or four times as many, with 16 "
-            "entries a row. Rows are exchanged by NCCL 2.28.9 over NVLink, without multicast. Times are medians of 7 "
-            "turns of 4 sweeps (3 of 2 on the larger graph), with quartiles. The rows at the end are the same bits on "
-            "1, 2 and 4 GPUs."
-        ),
-        "",
-        "## Measured, and the model's check",
-        "",
-    ]
+    parser.add_argument("runs", type=Path, nargs="*")
+    record = REPORTS / "scaling.json"
+    files = parser.parse_args().runs
+    runs = [json.loads(path.read_text()) for path in files] if files else json.loads(record.read_text())["runs"]
     measured, predicted = [], []
     groups: dict[tuple[int, int], dict[int, dict[str, Any]]] = defaultdict(dict)
     for run in runs:
@@ -117,30 +98,21 @@ def main() -> None:
     friendster = "com-Friendster's size"
     predicted += [row(f"{friendster}: GPUs of a host", model, ranks, NVLINK) for ranks in (1, 2, 4, 8)]
     predicted.append(row(f"{friendster}: 16 hosts, 400 Gb/s", model, 16, IB_400))
-    lines += markdown_table(["graph and hash table", "GPUs", "ms a sweep", "times one GPU", "model, ms"], measured)
-    lines += [
-        "",
-        *paragraph(
-            f"GPU: {one['device']}. The model's constant is fitted to two GPUs, so only four check it. Kernels are "
-            "those by default, without tuning: 256 slots is the default, and 1024 were asked for by `--configs`."
-        ),
-        "",
-        "## Predicted, not measured",
-        "",
-        *markdown_table(["run", "devices", "GB/s a device", "ms a sweep", "times one GPU"], predicted),
-        "",
-        *paragraph(
-            "Each of 16 hosts has one GPU. Rates of links are assumed: two thirds of NVLink's 450 GB/s, four fifths "
-            "of a network's. The constant is that of one host; a network's latency comes on top. com-Friendster's "
-            f"size is 65.6 million vertices and 1.8 billion links, with {slots} slots. It takes the kernel's time from "
-            "the larger graph, by the rows that are read. So predicted, the larger graph would take "
-            f"{1e3 * sized:.0f} ms on one GPU, and takes {1e3 * larger['sweep_s']:.0f}. No graph of com-Friendster's "
-            "size was run, and no second host."
-        ),
-    ]
-    (REPORTS / "scaling.md").write_text("\n".join(lines) + "\n")
-    (REPORTS / "scaling.json").write_text(json.dumps(runs, indent=1) + "\n")
-    print("\n".join(lines))
+    heads = (
+        ["graph and hash table", "GPUs", "ms a sweep", "times one GPU", "model, ms"],
+        ["run", "devices", "GB/s a device", "ms a sweep", "times one GPU"],
+    )
+    print("\n".join([*markdown_table(heads[0], measured), "", *markdown_table(heads[1], predicted)]))
+    print(
+        f"\nThe model is fitted to one and two GPUs ({one['device']}), so only four check it.\n"
+        f"Nothing of the second table is measured. From {small / 1e6:.0f} M vertices it predicts {1e3 * sized:.0f} ms "
+        f"for {large / 1e6:.0f} M on one GPU, which takes {1e3 * larger['sweep_s']:.0f}."
+    )
+    pairs = zip(heads, (measured, predicted), strict=True)
+    tables = [[dict(zip(head, cells, strict=True)) for cells in rows] for head, rows in pairs]
+    command = "mpirun -n RANKS python scripts/bench/bench_ranks.py --graph FILE --json FILE --configs CONFIGS"
+    found = {"command": command, "runs": runs, "measured": tables[0], "predicted": tables[1]}
+    record.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
