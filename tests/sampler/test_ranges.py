@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from mmsbgen.backends import Buffer, Device, open_device
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.ranks.world import LostRankError
+from mmsbgen.ranks.world import LostRankError, Released
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import evaluation
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.ranks import ranges
-from mmsbgen.sampler.ranks.sharing import Team
+from mmsbgen.sampler.ranks.following import _Chain
+from mmsbgen.sampler.ranks.sharing import CHANGED, EACH_SWEEP, STEP, Team
 from mmsbgen.sampler.run.run import run
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 
@@ -92,6 +94,27 @@ class NoExchange:
         """What the rest is."""
 
     add = settle = abandon = close = nothing
+
+
+@pytest.mark.parametrize("error", [Released, LostRankError])
+def test_a_rank_whose_sweep_is_lost_gives_up_its_exchange(error: type[Exception]) -> None:
+    """Else its device would wait for a rank that is no more."""
+    done: list[str] = []
+
+    def lost(*args: Any) -> None:
+        raise error
+
+    chain: Any = object.__new__(_Chain)
+    timer = SimpleNamespace(cancel=lambda: done.append("cancel"))
+    chain._world = SimpleNamespace(ends_after=lambda seconds, error: done.append("timer") or timer)
+    chain._exchange = SimpleNamespace(share=lambda buffers: None, abandon=lambda: done.append("abandon"))
+    chain._state = SimpleNamespace(buffers=dict.fromkeys((*CHANGED, *EACH_SWEEP)))
+    chain._buffers, chain._scalars, chain._kernel = {}, {}, SimpleNamespace(launch=None)
+    chain._swept = SimpleNamespace(sweep=lost)
+    chain._times = SimpleNamespace(add=lambda events: None)
+    with pytest.raises(error):
+        chain.sweep(True, *STEP)
+    assert done == ["timer", "abandon", "cancel"]
 
 
 @pytest.mark.slow
