@@ -218,6 +218,23 @@ def test_a_long_refusal_fits_in_an_answer() -> None:
     assert 1000 < len(short("é" * 5000).encode()) <= 2048
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "said"), [("KeyboardInterrupt()", 130, "Interrupted.\n"), ("LaunchError('no')", 1, "Error: no\n")]
+)
+def test_a_device_that_does_not_end_ends_with_its_process(error: str, code: int, said: str) -> None:
+    program = f"""
+import time
+from mmsbgen.base.errors import LaunchError
+from mmsbgen.ranks.world import World
+world = object.__new__(World)
+world.rank = 0
+world.ends_after(0.0, {error})
+time.sleep({HANGS_S})
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (code, said)
+
+
 FAILS = """
 import os
 if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
