@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGE = (ROOT / "docs" / "licences.md").read_text()
 #: Extras for work on mmsbgen itself, and those that the tests' machines do not install.
-FOR_DEVELOPERS, NOT_INSTALLED = {"benchmark", "docs", "lint", "test"}, {"cuda"}
+FOR_DEVELOPERS, NOT_INSTALLED = {"benchmark", "docs", "lint", "test"}, {"cuda", "nccl"}
 PLATFORM = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.11"}
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "parent_connection",
     "python_command",
     "python_environment",
+    "stopped_command",
 ]
 
 _ENDING_S = 10.0
@@ -36,6 +37,14 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 if os.getppid() == int(sys.argv[1]):
     sys.exit(subprocess.call(sys.argv[2:]))
+"""
+#: Becomes a command that gets SIGTERM when its parent thread ends.
+_STOPPED = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
@@ -63,6 +72,11 @@ def python_environment() -> dict[str, str]:
 def guarded_command(command: list[str]) -> list[str]:
     """A command that ends with the thread that starts it (Linux); start it with ``process_group=0``."""
     return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
+
+
+def stopped_command(command: list[str]) -> list[str]:
+    """A command that gets SIGTERM when the thread that starts it ends (Linux); it begins with the path of a program."""
+    return [sys.executable, "-I", "-S", "-c", _STOPPED, str(os.getpid()), *command]
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:

@@ -12,10 +12,13 @@ from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.graph import Split
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.ranks.sharing import Team
 from mmsbgen.sampler.run.choose_k import KTrial, choose_k
 
 
-def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[int, list[KTrial]]:
+def chosen_k(
+    parts: Split, checked: CheckedRequest, runtime: Runtime, team: Team | None = None
+) -> tuple[int, list[KTrial]]:
     """Choose the number of communities by held-out pairs; returns it and the trials.
 
     Trials use block mini-batches, whatever mini-batches the run will use.
@@ -39,7 +42,7 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
         chosen = replace(blocks, n_communities=k)
         plan = planned(parts, chosen, runtime.device.info, checked.request)
         detail(f"K={k}: {plan.require(runtime.device.allocated)}.")
-        return Sampler(parts, chosen, runtime, plan=plan)
+        return Sampler(parts, chosen, runtime, plan=plan, team=team)
 
     with StopRequest().listening() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: detail(f"{text}."), lambda: bool(stop))

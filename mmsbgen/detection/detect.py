@@ -12,6 +12,7 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import check_request
 from mmsbgen.detection.load_graph import load_graph, split_graph
 from mmsbgen.detection.plan_chain import plan_chain
+from mmsbgen.detection.ranks.forming import check_shared, open_ranks
 from mmsbgen.detection.request import Detection, Request
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.graph import ReadingOptions
@@ -102,9 +103,13 @@ def perform(source: Any, request: Request) -> Detection:
     All input is checked before sampling begins and before a file is written. Raises the errors of :func:`detect`.
     """
     checked = check_request(request)
+    if request.world is not None:
+        open_ranks(request.world)
     graph = load_graph(source, checked)
     parts = split_graph(graph, checked)
     info, plan = plan_chain(parts, checked)
+    if request.world is not None:
+        check_shared(checked.options if plan is None else plan.options, checked.k_auto)
     # No search for starts before K is known or when a chain is resumed.
     seeks = plan is not None and checked.checkpoint is None
     with searching_for_starts(parts, checked.options) if seeks else nullcontext() as sought:

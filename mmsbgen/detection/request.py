@@ -18,6 +18,7 @@ from mmsbgen.export import Clustering, Exports
 from mmsbgen.export.run_folder import read_run
 from mmsbgen.graph import Graph, ReadingOptions, as_graph
 from mmsbgen.graph.ids import numbered_pairs
+from mmsbgen.ranks.world import World
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.evaluation import Trace
@@ -145,6 +146,7 @@ class Request:
             :func:`mmsbgen.sampler.chain.fused_loop.fused_by_default`.
         reading: how the graph is read.
         state: file for the checkpoint instead of the one in ``out``. It is kept, and a failed write is not an error.
+        world: the ranks that share the sweeps, of which this process is the first; by default there are no others.
         on_progress: called after every launch.
         on_making: called with a description of the step after sampling and the share of it that is done.
         on_message: called with messages for people.
@@ -171,6 +173,7 @@ class Request:
     fused: bool | None = None
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     state: Path | None = None
+    world: World | None = None
     on_progress: Callable[[Sampler, Trace], None] | None = None
     on_making: Callable[[str, float], None] = lambda what, share: None
     on_message: Callable[[str], None] = lambda text: None

@@ -83,7 +83,7 @@ def _another(built: BuiltChain, number: int, request: Request) -> Sampler:
     first = built.sampler
     options = replace(first.options, seed=(first.options.seed + number) % 2**64)
     plan = planned(first.split, options, first.device.info, request)
-    sampler = Sampler(first.split, options, first.runtime, built.fused, plan)
+    sampler = Sampler(first.split, options, first.runtime, built.fused, plan, built.team)
     built.opened.callback(sampler.close)
     return sampler
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from mmsbgen.backends import Device, DeviceInfo, opened
@@ -15,6 +15,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.auto_k import chosen_k
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.plan_chain import fitting_plan
+from mmsbgen.detection.ranks.forming import formed_team
 from mmsbgen.detection.request import Request
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split
@@ -22,6 +23,7 @@ from mmsbgen.kernels.runtime import Runtime, by_tier
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.ranks.sharing import Team
 from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.start_trials import choose, trials_told
 from mmsbgen.sampler.saved import checkpoint as checkpoints
@@ -32,7 +34,8 @@ from mmsbgen.sampler.starts.background_search import StartSearch
 class BuiltChain:
     """A chain before its start; ``sought`` is the background search for starts, ``tried`` the trials of K.
 
-    ``fused`` is whether iterations are fused, and ``opened`` closes further samplers after the run.
+    ``fused`` is whether iterations are fused, ``opened`` closes further samplers after the run, and ``team`` are the
+    ranks that share the sweeps.
     """
 
     sampler: Sampler
@@ -40,6 +43,7 @@ class BuiltChain:
     tried: list[KTrial]
     fused: bool | None
     opened: ExitStack
+    team: Team | None = None
 
 
 @dataclass(frozen=True)
@@ -62,20 +66,26 @@ def built_chain(
         opened(info) as device,
         _runtime(device, checked) as runtime,
         nullcontext() if request.out is None else writable_folder(request.out),
+        ExitStack() as stack,
     ):
         tried: list[KTrial] = []
+        team = None
+        if request.world is not None:
+            team = stack.enter_context(closing(formed_team(request.world, device, request.configs, runtime.kept)))
+            if team.reason:
+                request.on_message(f"Rows go by MPI, through the hosts: {team.reason}.")
         if plan is None:
-            k, tried = chosen_k(parts, checked, runtime)
+            k, tried = chosen_k(parts, checked, runtime, team)
             options = replace(options, n_communities=k)
             plan = fitting_plan(parts, options, info, request)
         fused = request.fused
         if checkpoint is not None and fused is None:
             fused = checkpoint.fused and info.backend == "cuda"
         with ExitStack() as opened_samplers:
-            sampler = Sampler(parts, options, runtime, fused, plan)
+            sampler = Sampler(parts, options, runtime, fused, plan, team)
             opened_samplers.callback(sampler.close)
             _tell_configurations(sampler, request)
-            yield BuiltChain(sampler, sought, tried, fused, opened_samplers)
+            yield BuiltChain(sampler, sought, tried, fused, opened_samplers, team)
 
 
 def _tell_configurations(sampler: Sampler, request: Request) -> None:

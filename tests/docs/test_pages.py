@@ -35,7 +35,12 @@ NOT_RUN: dict[str, list[tuple[str, str]]] = {
     "README.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE), ("scripts/test", MINUTES)],
     "CONTRIBUTING.md": [("git clone <your fork> && cd mmsbgen", CLONE)],
     "docs/how-to/serve-behind-nginx.md": [("mmsbgen serve --allow-host tuner.example.org", STAYS)],
-    "docs/how-to/several-devices.md": [("mmsbgen tune --workers all", DEVICES), ("dask scheduler", FLEET)],
+    "docs/how-to/several-devices.md": [
+        ("mmsbgen detect GRAPH -k 2000 --devices cuda:0,cuda:1 -o OUT", DEVICES),
+        ("mpirun -n 8 --host a:4,b:4 mmsbgen detect GRAPH -k 2000 -o OUT", FLEET),
+        ("mmsbgen tune --workers all", DEVICES),
+        ("dask scheduler", FLEET),
+    ],
     "docs/index.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE)],
     "docs/performance-methods.md": [("scripts/install --dev --cuda", GPU)],
     "docs/service.md": [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from click.core import ParameterSource
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
-from mmsbgen.cli.shared.common import INTERRUPTED
+from mmsbgen.cli.shared.common import ARGUMENTS, INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
@@ -22,11 +23,13 @@ from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath, readable_path
 from mmsbgen.detection.result_options import ResultOptions
+from mmsbgen.ranks.starting import started_together
 from mmsbgen.sampler.options.options import Options
 
 if TYPE_CHECKING:
     from mmsbgen.detection.detect import Detection
     from mmsbgen.graph import ReadingOptions
+    from mmsbgen.ranks.world import World
     from mmsbgen.sampler.chain.sampler import Sampler
     from mmsbgen.sampler.diagnostics.evaluation import Trace
 
@@ -48,6 +51,7 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 @grouped(
     "Device and database",
     shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
+    click.option("--devices", help="Devices that share the sweeps over sparse rows, such as cuda:0,cuda:1."),
     expert(shared_option("database", "Tuning database: a path or URL.")),
 )
 @grouped(
@@ -93,6 +97,45 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 @click.pass_context
 def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     """Run one detection and print its summary."""
+    devices = _devices(context, given)
+    if len(devices) > 1 and not started_together():
+        from mmsbgen.ranks.starting import start_ranks
+
+        sys.exit(start_ranks(len(devices), context.meta[ARGUMENTS]))
+    with ExitStack() as stack:
+        if started_together():
+            from mmsbgen.cli.shared.progress_display import mute_stages
+            from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
+            from mmsbgen.detection.ranks.forming import check_alike
+            from mmsbgen.ranks.world import World
+
+            world = stack.enter_context(World())
+            flags = {one.name: one.opts[-1] for one in context.command.params}
+            arguments = {"graph": graph, **given}
+            check_alike(world, {flags[name]: str(arguments[name]) for name in arguments if name != "device"})
+            given["device"] = device_of_rank(world, given["device"], devices)
+            if world.rank:
+                mute_stages()
+                return follow_rank(world, given["device"], given["database"])
+        else:
+            world = None
+            given["device"] = devices[0] if devices else given["device"]
+        _detect(context, graph, given, world)
+
+
+def _devices(context: click.Context, given: dict[str, Any]) -> list[str]:
+    """The names given by --devices."""
+    if given["devices"] is None:
+        return []
+    if context.get_parameter_source("device") is ParameterSource.COMMANDLINE:
+        raise InputError(f"--device {given['device']} and --devices {given['devices']}: give one of them")
+    names = [name.strip() for name in given["devices"].split(",")]
+    if not all(names):
+        raise InputError(f"--devices {given['devices']}: write it as cuda:0,cuda:1")
+    return names
+
+
+def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: World | None) -> None:
     from mmsbgen.detection.detect import Request, perform
     from mmsbgen.detection.request import checkpoint_in
     from mmsbgen.sampler.starts.leiden import import_lightly
@@ -113,6 +156,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
         keep_checkpoint=given["keep"],
         overwrite=given["overwrite"],
         reading=reading_of(given),
+        world=world,
         on_progress=report.progress,
         on_making=report.making,
         on_message=report.message,

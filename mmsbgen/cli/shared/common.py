@@ -23,6 +23,8 @@ from mmsbgen.cli.shared.console import shown
 
 #: The exit code of a command that Ctrl-C has ended.
 INTERRUPTED = 130
+#: Where a context's ``meta`` has the arguments of the whole command line.
+ARGUMENTS = "mmsbgen.arguments"
 #: Fewest characters of a line that output is made for, and those without a terminal.
 _NARROWEST, _WITHOUT_TERMINAL = 40, 240
 
@@ -67,8 +69,11 @@ class MmsbgenGroup(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Create the context; Ctrl-C while options are parsed ends the program with 130."""
+        given = [*args]
         with _interruptible():
-            return super().make_context(info_name, args, parent, **extra)
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta.setdefault(ARGUMENTS, given)
+        return context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands, sorted."""

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from mmsbgen.backends.base import Event
 from mmsbgen.base.errors import CompileError, ConfigError, InputError
 from mmsbgen.families.mmsb.blocks.link_kernels import links_groups
 from mmsbgen.graph import Split
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.ranks.world import LostRankError
 from mmsbgen.sampler.chain.chain_kernels import chosen
 from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
 from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars
@@ -25,6 +27,7 @@ from mmsbgen.sampler.minibatch.partners import OwnPartners
 from mmsbgen.sampler.options.options import FOLLOWING_SWEEPS, SAMPLE_STEP, Options
 from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.posterior.draws import DrawRecorder
+from mmsbgen.sampler.ranks.sharing import SharedSweeps, Team
 from mmsbgen.sampler.starts.start_methods import Start, first_theta
 from mmsbgen.sampler.state import buffers
 from mmsbgen.sampler.state.chain_state import ChainState
@@ -46,6 +49,7 @@ class Sampler:
         fused: whether one persistent kernel runs many iterations of stars per launch; None: if
             :func:`fused_by_default` says so and the device supports it.
         plan: the plan for these options on this device, if it exists and fits.
+        team: the ranks that share sweeps over sparse rows, if there are several.
 
     Raises:
         DeviceMemoryError: if the chain does not fit.
@@ -60,6 +64,7 @@ class Sampler:
         runtime: Runtime,
         fused: bool | None = False,
         plan: Plan | None = None,
+        team: Team | None = None,
     ) -> None:
         if plan is None:
             plan = Plan(split, options, runtime.device.info)
@@ -83,6 +88,8 @@ class Sampler:
         self._at_step: dict[str, Any] = {}
         """The same with the scalars of the current iteration."""
         self.held_values: dict[str, Any] = {}
+        self.shared: SharedSweeps | None = None
+        """This rank's part in sweeps that several ranks share."""
         self.loop: Loop | None = None
         """The persistent kernel, in fused mode."""
         self.draws = self._recorder()
@@ -103,6 +110,8 @@ class Sampler:
             if plan.starts_from_sets and not self.shape.stored.narrow and not options.sparse:
                 own += ("place_rows",)
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
+            if team is not None and isinstance(self.state, SparseState):
+                self.partners = self.shared = SharedSweeps(team, split, self.problem, self.state, self.values)
             self.batches = self._batches(plan.rounds)
             if fused or (fused is None and fused_by_default(self.device.info.backend, options.mini_batch)):
                 self.loop = self._loop(fused)
@@ -220,6 +229,8 @@ class Sampler:
         """Release all device memory."""
         if self.loop is not None:
             self.loop.release()
+        if self.shared is not None:
+            self.shared.close()
         self.state.release()
         buffers.release([*self.values.values(), *self.held_values.values()])
 
@@ -262,7 +273,7 @@ class Sampler:
         begin = time.perf_counter()
         batch = self.batches.batch(self.iteration + 1, self.launch)
         self.stages.add({"mini-batch": time.perf_counter() - begin})
-        n = batch.n_vertices
+        n, before = batch.n_vertices, self.chain
         self.chain = self.chain.counted(1, n)
         if not n:
             return batch
@@ -272,7 +283,11 @@ class Sampler:
         step, round_ = self._theta_step(eps, n), batch.first // self.max_vertices
         values.update(StepScalars.of(self.iteration, batch, round_, eps, step, groups, self.shape.real.type)._asdict())
         adds_noise = self.sampling and self.options.phased
-        self.partners.update(self.launch, n, values, adds_noise)
+        try:
+            self.partners.update(self.launch, n, values, adds_noise)
+        except LostRankError:
+            self.chain = before
+            raise
         if isinstance(self.state, SparseState):
             self.state.exchange(self.values, self._at_step, self.held_values)
             values["n_groups"] = np.uint32(1)
@@ -320,9 +335,11 @@ class Sampler:
         gain = 5.0 / (self.time + 5.0)
         return 1.0 - math.pow(1.0 - min(gain, 1.0 - 1e-9), share)
 
-    def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> None:
+    def launch(self, stage: str, kernel: str, count: int, values: dict[str, Any]) -> Event:
         """Queue a kernel with its arguments from ``values``; its time counts towards a stage."""
-        self.stages.launched(stage, self.kernels[kernel].launch(count, values))
+        event = self.kernels[kernel].launch(count, values)
+        self.stages.launched(stage, event)
+        return event
 
     # Reading the state ---------------------------------------------------------------------------------------
 
@@ -398,6 +415,7 @@ class Sampler:
     def clipped(self) -> int:
         """Number of coordinates whose flow the split step has bounded so far."""
         found = int(self.device.download(self.values["clip_counts"]).sum(dtype=np.int64))
+        found += 0 if self.shared is None else self.shared.report()
         self.device.write(self.values["clip_counts"], np.zeros(self.max_vertices, np.uint32))
         self.chain = self.chain._replace(clips=self.chain.clips + found)
         return self.chain.clips

@@ -171,6 +171,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
         "phase": "sample" if drawn else "optimise",
         "mean_row_sum": mean_row_sum,
         "clips": sampler.clipped(),
+        **({} if sampler.shared is None else sampler.shared.noted()),
         "burnt_in": burnt_in,
         **({} if found is None else dataclasses.asdict(found)),
     }

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mmsbgen.backends.base import Event
 from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
 from mmsbgen.families.mmsb.stars import star_tensor
 from mmsbgen.families.mmsb.stars.star_shared import LABELS
@@ -21,7 +22,7 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.state.buffers import Spec, content
 from mmsbgen.sampler.state.device_state import StateShape
 
-Launch = Callable[[str, str, int, dict[str, Any]], None]
+Launch = Callable[[str, str, int, dict[str, Any]], Event]
 
 
 class Partners(Protocol):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.ranks.world import LostRankError
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
@@ -40,21 +42,44 @@ def run(
     def spent() -> float:
         return seconds_before + time.monotonic() - begin
 
+    @contextmanager
+    def kept_if_lost() -> Iterator[None]:
+        try:
+            yield
+        except LostRankError as error:
+            # The state is that of the last whole sweep.
+            if on_checkpoint is not None:
+                on_checkpoint(sampler, trace, spent())
+                error.add_note("The chain is kept: resume it, with any number of devices.")
+            raise
+
+    def look() -> None:
+        """Evaluate, and decide on the course, if it is time and this is not done yet."""
+        now = sampler.iteration
+        done = bool(trace) and trace[-1]["iteration"] == now
+        if done or not (now % options.interval == 0 or sampler.course.ends_open(options, now, per_sweep)):
+            return
+        trace.append(evaluation(sampler, spent()))
+        if watch is not None:
+            watch.look(sampler)
+        if sampler.course.refines(options, now, per_sweep):
+            refine(sampler)
+        course = sampler.course.decided(options, trace, now, per_sweep, chance)
+        if sampler.course.prunes(options, course) and (emptied := prune(sampler)):
+            course = sampler.course.after_pruning(now, emptied, per_sweep)
+        sampler.restore(sampler.chain._replace(course=course))
+
     if sampler.iteration == 0 and not trace:
         trace.append(evaluation(sampler, spent()))
+    elif sampler.iteration:
+        # A rank was lost after the sweeps and before the evaluation.
+        with kept_if_lost():
+            look()
     while sampler.iteration < sampler.limit and not stop:
         pause = min(sampler.limit, (sampler.iteration // options.interval + 1) * options.interval)
-        sampler.advance(pause - sampler.iteration)
-        if sampler.iteration % options.interval == 0 or sampler.course.ends_open(options, sampler.iteration, per_sweep):
-            trace.append(evaluation(sampler, spent()))
-            if watch is not None:
-                watch.look(sampler)
-            if sampler.course.refines(options, sampler.iteration, per_sweep):
-                refine(sampler)
-            course = sampler.course.decided(options, trace, sampler.iteration, per_sweep, chance)
-            if sampler.course.prunes(options, course) and (emptied := prune(sampler)):
-                course = sampler.course.after_pruning(sampler.iteration, emptied, per_sweep)
-            sampler.restore(sampler.chain._replace(course=course))
+        with kept_if_lost():
+            sampler.advance(pause - sampler.iteration)
+            look()
         if on_progress is not None:
             on_progress(sampler, trace)
         if on_checkpoint is not None and time.monotonic() - saved > checkpoint_seconds:

@@ -98,6 +98,8 @@ _EVALUATION = {
     "clips": _count,
     "burnt_in": _flag,
 }
+#: Of runs whose sweeps several ranks share.
+_RANKS = {"rank_seconds": _list(_amount), "exchange": _text, "slow_rank": _text}
 _HELD_OUT = {"samples": _count, **dict.fromkeys(_METRICS, _number)}
 _META: dict[str, Kind] = {
     "graph": _text,
@@ -110,7 +112,7 @@ _META: dict[str, Kind] = {
     "course": _record(_PHASES, *_PHASES),
     "stage_seconds": _each(_amount),
     "seconds": _amount,
-    "trace": _list(_record(_EVALUATION | _HELD_OUT, *_HELD_OUT)),
+    "trace": _list(_record(_EVALUATION | _RANKS | _HELD_OUT, *_RANKS, *_HELD_OUT)),
 }
 
 

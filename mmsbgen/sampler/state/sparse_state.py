@@ -29,6 +29,8 @@ class SparseState(State):
         self.device = device
         self.shape = shape
         self.buffers = {}
+        self.changed = True
+        """Whether rows were written since the last sweep; ranks that share sweeps then need them."""
         n, r, k, real, groups = shape.n_vertices, shape.entries, shape.k, shape.real, shape.tables
         try:
             for name in ("communities", "new_communities"):
@@ -63,6 +65,7 @@ class SparseState(State):
 
     def set_entries(self, communities: Array, values: Array) -> None:
         """Write all rows ``[N, R]``; the sums of the columns follow from them."""
+        self.changed = True
         self.device.write(self.buffers["communities"], np.ascontiguousarray(communities, np.uint32))
         self.device.write(self.buffers["values"], np.ascontiguousarray(values, self.shape.real))
         sums = np.zeros(self.shape.row, self.shape.real)

@@ -1,0 +1,1 @@
+"""Detections that several ranks share."""

@@ -1,0 +1,1 @@
+"""The processes of one run, each with a device: messages between them, and exchanges of device arrays."""

@@ -1,0 +1,150 @@
+"""Exchanges of device arrays between NVIDIA GPUs, by NCCL: arrays stay on the devices."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.backends.base import Buffer
+from mmsbgen.backends.nvidia.cuda_device import CudaDevice
+from mmsbgen.backends.nvidia.kernel_arguments import address_of
+from mmsbgen.base.errors import LaunchError, MissingDependencyError
+from mmsbgen.ranks.world import World
+
+__all__ = ["NcclExchange", "has_nccl", "new_identity"]
+
+Ints = npt.NDArray[np.int64]
+#: NCCL's numbers of its types and operations (nccl.h).
+_BYTES, _U64, _SUM = 1, 5, 0
+#: Seconds in which all ranks must have started NCCL.
+_START_S = 300.0
+
+
+def has_nccl() -> bool:
+    """Whether NCCL can be called here."""
+    try:
+        _nccl().get_version()
+    except (MissingDependencyError, RuntimeError, OSError):
+        return False
+    return True
+
+
+def _nccl() -> Any:
+    try:
+        from nccl.bindings import nccl
+    except ImportError as error:
+        raise MissingDependencyError(f"NCCL: get it with: pip install 'mmsbgen[nccl]' ({error})") from None
+    return nccl
+
+
+def new_identity() -> bytes:
+    """The identity of a new group of ranks; rank 0 makes it.
+
+    Raises :class:`LaunchError` if NCCL cannot make one.
+    """
+    nccl = _nccl()
+    try:
+        return bytes(nccl.get_unique_id())
+    except nccl.NCCLError as error:
+        raise LaunchError(f"NCCL cannot start: {error}") from error
+
+
+class NcclExchange:
+    """By NCCL, on a queue of its own beside that of the GPU's launches.
+
+    Raises :class:`LaunchError` if NCCL refuses the GPUs.
+    """
+
+    name, pieces = "NCCL", 4
+
+    def __init__(self, world: World, device: CudaDevice, identity: bytes) -> None:
+        self._world, self._device, self._nccl = world, device, _nccl()
+        with self._calling("start"):
+            made = self._nccl.UniqueId.from_buffer(identity)
+            # This call cannot be left while it waits for the other ranks.
+            silent = LaunchError(
+                f"NCCL has not started on {device.info.spec} within {_START_S:.0f} s: NCCL_DEBUG=INFO shows what it "
+                "waits for"
+            )
+            timer = world.ends_after(_START_S, silent)
+            try:
+                self._comm = self._nccl.comm_init_rank(world.size, made, world.rank)
+            finally:
+                timer.cancel()
+            self._queue = device.driver.Stream()
+            self._stream = int(self._queue.handle)
+
+    @contextmanager
+    def _calling(self, what: str, after: bool = False) -> Iterator[None]:
+        """Convert errors; with ``after``, what is called begins after the launches so far."""
+        with self._device.active(LaunchError, f"NCCL cannot {what} on {self._device.info.spec}"):
+            try:
+                if after:
+                    self._queue.wait_for_event(self._device.record())
+                yield
+            except self._nccl.NCCLError as error:
+                raise LaunchError(f"NCCL cannot {what} on {self._device.info.spec}: {error}") from error
+
+    def share(self, buffers: Sequence[Buffer]) -> None:
+        """As :meth:`mmsbgen.ranks.exchanges.Exchange.share`."""
+        with self._calling("broadcast", after=True):
+            self._nccl.group_start()
+            for buffer in buffers:
+                place = address_of(buffer)
+                self._nccl.broadcast(place, place, buffer.nbytes, _BYTES, 0, self._comm, self._stream)
+            self._nccl.group_end()
+            self._join()
+
+    def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
+        """As :meth:`mmsbgen.ranks.exchanges.Exchange.gather`."""
+        own, size, first, rows = self._world.rank, self._world.size, begins.tolist(), (ends - begins).tolist()
+        with self._calling("gather", after=True):
+            self._nccl.group_start()
+            for buffer in buffers:
+                each, begin = buffer.nbytes // buffer.shape[0], address_of(buffer)
+                # Each rank sends to the next, then to the one after it: no rank gets from all at once.
+                for step in range(1, size):
+                    to, source = (own + step) % size, (own - step) % size
+                    sent, got = (begin + first[at] * each for at in (own, source))
+                    self._nccl.send(sent, rows[own] * each, _BYTES, to, self._comm, self._stream)
+                    self._nccl.recv(got, rows[source] * each, _BYTES, source, self._comm, self._stream)
+            self._nccl.group_end()
+
+    def add(self, buffer: Buffer) -> None:
+        """As :meth:`mmsbgen.ranks.exchanges.Exchange.add`."""
+        place = address_of(buffer)
+        with self._calling("add", after=True):
+            self._nccl.reduce(place, place, buffer.size, _U64, _SUM, 0, self._comm, self._stream)
+
+    def _join(self) -> Any:
+        """Let later launches wait for what was exchanged; returns the event of its end."""
+        event = self._device.driver.Event()
+        event.record(self._queue)
+        self._device.stream.wait_for_event(event)
+        return event
+
+    def settle(self) -> None:
+        """As :meth:`mmsbgen.ranks.exchanges.Exchange.settle`."""
+        with self._calling("exchange"):
+            # A wait for the queue itself could not be left when a rank is lost.
+            self._world.until(self._join().query, limited=True)
+
+    def abandon(self) -> None:
+        """As :meth:`mmsbgen.ranks.exchanges.Exchange.abandon`."""
+        # NCCL may wait for the ranks that are no more; its kernels end before that.
+        threading.Thread(target=self._nccl.comm_abort, args=(self._comm,), daemon=True).start()
+        with self._calling("abort"):
+            ended = self._join()
+            while not ended.query():
+                time.sleep(1e-3)
+
+    def close(self) -> None:
+        """As :meth:`mmsbgen.ranks.exchanges.Exchange.close`."""
+        with self._calling("end"):
+            self._nccl.comm_destroy(self._comm)

@@ -1,0 +1,1 @@
+"""Sweeps over sparse rows that several ranks share."""

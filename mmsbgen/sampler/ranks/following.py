@@ -1,0 +1,125 @@
+"""The part of the other ranks in sweeps that several ranks share: they do what rank 0 tells."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Buffer
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.ranks.exchanges import Exchange
+from mmsbgen.ranks.world import LostRankError, Released, World, short
+from mmsbgen.sampler.ranks import ranges
+from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
+from mmsbgen.sampler.state.device_state import StateShape
+from mmsbgen.sampler.state.memory_needs import MemoryNeeds, require
+from mmsbgen.sampler.state.sparse_state import SparseState
+
+__all__ = ["follow"]
+
+
+def follow(world: World, runtime: Runtime, exchange: Exchange) -> None:
+    """Do what rank 0 tells until it dissolves the team."""
+    chains: dict[int, _Chain] = {}
+    while True:
+        what, *values = world.hear()
+        if what == "dissolve":
+            return exchange.close()
+        number, *values = values
+        if what == "build":
+            text = ""
+            try:
+                chains[number] = _Chain(world, runtime, exchange, *values)
+            except MmsbgenError as error:
+                text = str(error)
+            world.answers(short(text))
+        elif what == "drop":
+            if number in chains:
+                chains.pop(number).close()
+        elif what == "range":
+            chains[number].range(*values)
+        elif what == "sweep":
+            chains[number].sweep(*values)
+        elif what == "report":
+            chains[number].report()
+
+
+class _Chain:
+    """The rows of a chain on this rank's device, and the kernel that sweeps a range of them."""
+
+    def __init__(
+        self,
+        world: World,
+        runtime: Runtime,
+        exchange: Exchange,
+        problem: dict[str, Any],
+        shape: StateShape,
+        scalars: dict[str, Any],
+        links: int,
+    ) -> None:
+        self._world, self._exchange, self._device, self._shape = world, exchange, runtime.device, shape
+        n, device = shape.n_vertices, runtime.device
+        needs = shape.bytes() | {"adjacency": 8 * n + 4 * links // world.size, "mini-batch": 8 * n}
+        require(MemoryNeeds(needs, {"graph": 8 * n + 4 * links // world.size}), device.info, device.allocated)
+        self._buffers: dict[str, Buffer] = {}
+        self._swept = SweptRange(device, exchange)
+        self._state = SparseState(device, shape)
+        try:
+            self._buffers["neighbour_offsets"] = device.zeros(n + 1, np.uint64)
+            self._buffers["clip_counts"] = device.zeros(n, np.uint32)
+            self._buffers["no_sums"] = device.zeros((3, shape.row), np.uint64)
+            self._kernel = runtime.kernel("sparse_rows", MMSB.problem(**problem))
+        except BaseException:
+            self.close()
+            raise
+        self._scalars = scalars
+        self._times = SweepTimes(device)
+
+    def range(self, pieces: ranges.Ints) -> None:
+        """Take the links of this rank's range."""
+        rank = self._world.rank
+        first, stop = int(pieces[rank, 0]), int(pieces[rank, -1])
+        offsets = np.empty(stop - first + 1, np.uint64)
+        self._world.receive(offsets)
+        neighbours = np.empty(int(offsets[-1] - offsets[0]), np.uint32)
+        self._world.receive(neighbours)
+        if "neighbours" in self._buffers:
+            self._buffers.pop("neighbours").release()
+        self._buffers["neighbours"] = self._device.upload(neighbours if neighbours.size else np.zeros(1, np.uint32))
+        self._device.write(self._buffers["neighbour_offsets"], offsets - offsets[0], first)
+        self._swept.cut(pieces, rank, offsets)
+
+    def sweep(self, changed: bool, *step: Any) -> None:
+        """Sweep the range, and exchange rows and sums."""
+        exchange, held = self._exchange, self._state.buffers
+        values = held | self._buffers | self._scalars | dict(zip(STEP, step, strict=True))
+        try:
+            if changed:
+                exchange.share([held[name] for name in CHANGED])
+            exchange.share([held[name] for name in EACH_SWEEP])
+            self._times.add(self._swept.sweep(self._kernel.launch, values))
+        except (Released, LostRankError) as error:
+            # NCCL's kernels wait for a rank that is no more, and the device for them.
+            timer = self._world.ends_after(ABANDON_S, error)
+            exchange.abandon()
+            timer.cancel()
+            raise
+        self._device.copy(held["fixed_sums"], self._buffers["no_sums"])
+        self._state.exchange()
+
+    def report(self) -> None:
+        """Tell the seconds of the sweeps since the last report, and the flows bounded in them."""
+        clips = self._buffers["clip_counts"]
+        found = int(self._device.download(clips).sum(dtype=np.int64))
+        self._device.write(clips, np.zeros(self._shape.n_vertices, np.uint32))
+        self._world.answers((self._times.take(), found))
+
+    def close(self) -> None:
+        """Release the arrays."""
+        self._swept.release()
+        for buffer in itertools.chain(self._state.buffers.values(), self._buffers.values()):
+            buffer.release()

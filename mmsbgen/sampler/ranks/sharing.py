@@ -1,0 +1,271 @@
+"""Rank 0's part of sweeps that several ranks share.
+
+Every rank holds all rows and sweeps a range of the vertices.  Then the new rows go to all ranks, and the sums over
+vertices, which are integers, to rank 0: the chain's bits do not depend on the number of ranks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.backends.base import Buffer, Device, Event
+from mmsbgen.base.errors import DeviceMemoryError, InputError
+from mmsbgen.graph import Split
+from mmsbgen.kernels.family import Array
+from mmsbgen.kernels.problem import Problem
+from mmsbgen.ranks.exchanges import Exchange
+from mmsbgen.ranks.world import World
+from mmsbgen.sampler.minibatch.partners import Launch
+from mmsbgen.sampler.ranks import ranges
+from mmsbgen.sampler.state.sparse_state import SparseState
+from mmsbgen.sampler.state.stage_clock import MOST_EVENTS
+
+__all__ = ["SharedSweeps", "SweepTimes", "SweptRange", "Team"]
+
+#: Arrays that all ranks get when rank 0 has changed the rows, those that they get before each sweep and after it.
+CHANGED = ("communities", "values", "row_sums")
+EACH_SWEEP = ("totals", "beta")
+NEW_ROWS = ("new_communities", "new_values", "row_sums")
+#: Scalars of the sweep's kernel that do not change in a run, and those that do.
+SCALARS = ("alpha", "delta", "floor_pi", "non_link_weight", "inverse_n")
+STEP = ("half_step", "decay", "spread")
+#: How much longer than the mean the slowest rank may take before ranges are cut anew, and before it is called slow.
+_UNEVEN, _SLOW = 1.05, 1.25
+#: Seconds after which a device that an exchange still holds is given up.
+ABANDON_S = 15.0
+#: Fewest sweeps before ranges are first cut anew.
+_FEWEST_SWEEPS = 2
+
+
+@dataclass
+class Team:
+    """The ranks of a run, as rank 0 sees them, once their devices are open.
+
+    ``reason`` says why GPUs do not exchange rows by NCCL, if they could; ``speeds`` ``[ranks]`` are measured in sweeps.
+    """
+
+    world: World
+    exchange: Exchange
+    reason: str = ""
+    speeds: ranges.Floats = field(init=False)
+    numbers: Any = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.speeds = np.ones(self.world.size)
+
+    def close(self) -> None:
+        """Release the exchange, on all ranks."""
+        if not self.world.lost:
+            self.world.tell("dissolve")
+            self.exchange.close()
+
+
+class SharedSweeps:
+    """The stages 2 and 3 of a chain whose sweeps the ranks share; see :mod:`mmsbgen.sampler.minibatch.partners`.
+
+    ``values`` are the chain's arrays and constant scalars by the kernels' argument names.
+
+    Raises :class:`DeviceMemoryError` if the rows do not fit on the device of a rank, and :class:`InputError` for a
+    graph of fewer vertices than ranks.
+    """
+
+    kernels = ("sparse_rows", "sparse_totals")
+    in_place = True
+    bytes_each = 0
+
+    def __init__(
+        self, team: Team, split: Split, problem: Problem, state: SparseState, values: Mapping[str, Any]
+    ) -> None:
+        self._team, self._world, self._exchange, self._state = team, team.world, team.exchange, state
+        self._device, n = state.device, state.shape.n_vertices
+        if n < self._world.size:
+            raise InputError(f"{self._world.size} ranks for {n} vertices: take as many ranks as vertices at most")
+        self._adjacency = split.training_adjacency
+        self._work = ranges.work(self._adjacency.offsets)
+        self._number = next(team.numbers)
+        self._times = SweepTimes(self._device)
+        self._seconds = np.zeros(self._world.size)
+        self._sweeps = self._cuts = 0
+        self._slow: int | None = None
+        self._loss: BaseException | None = None
+        self._swept = SweptRange(self._device, self._exchange)
+        self._sums_before = self._device.alloc(n, state.shape.real)
+        try:
+            self._build(problem, {name: values[name] for name in SCALARS})
+            self._cut()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, problem: Problem, scalars: dict[str, Any]) -> None:
+        world, links = self._world, len(self._adjacency.neighbours)
+        world.tell("build", self._number, dict(problem), self._state.shape, scalars, links)
+        for name, refusal in zip(world.names, world.answers(""), strict=True):
+            if refusal:
+                raise DeviceMemoryError(f"{name}: {refusal}")
+
+    def _cut(self) -> None:
+        """Give every rank its range of vertices and their links."""
+        world, adjacency, self._since_cut = self._world, self._adjacency, 0
+        self._bounds = ranges.bounds(self._work, self._team.speeds)
+        pieces = ranges.pieces(self._work, self._bounds, self._exchange.pieces)
+        # What may not fit comes first: once they are told, the others wait for their links.
+        self._swept.cut(pieces, 0, adjacency.offsets[: self._bounds[1] + 1].astype(np.uint64))
+        try:
+            world.tell("range", self._number, pieces)
+            for at, (first, stop) in enumerate(itertools.pairwise(self._bounds.tolist())):
+                offsets = adjacency.offsets[first : stop + 1].astype(np.uint64)
+                if at:
+                    world.send(offsets, at)
+                    world.send(adjacency.neighbours[int(offsets[0]) : int(offsets[-1])], at)
+        except BaseException:
+            world.release()
+            raise
+
+    def specs(self, rounds: int) -> list[Any]:
+        """No arrays but those of the state."""
+        return []
+
+    def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
+        """Nothing is drawn."""
+
+    def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
+        """Sweep, exchange the new rows, and sum.
+
+        If a rank is lost, the state is as before the sweep, and :class:`mmsbgen.ranks.world.LostRankError` is raised.
+        """
+        world, exchange, device = self._world, self._exchange, self._device
+        device.copy(self._sums_before, values["row_sums"])
+        try:
+            world.tell("sweep", self._number, self._state.changed, *(values[name] for name in STEP))
+            if self._state.changed:
+                exchange.share([values[name] for name in CHANGED])
+                self._state.changed = False
+            exchange.share([values[name] for name in EACH_SWEEP])
+            self._times.add(self._swept.sweep(partial(queue, "update_phi", "sparse_rows"), values))
+        except BaseException as error:
+            # The others wait in an exchange that will not come.
+            world.release()
+            self._loss = error
+            timer = world.ends_after(ABANDON_S, error)
+            exchange.abandon()
+            device.copy(values["row_sums"], self._sums_before)
+            device.synchronize()
+            timer.cancel()
+            raise
+        self._sweeps += 1
+        world.has_swept = True
+        queue("update_phi", "sparse_totals", count, values)
+
+    def report(self) -> int:
+        """Ask the other ranks for their times; returns how many flows they have bounded since the last report.
+
+        Ranges are cut anew where the times differ.
+        """
+        world = self._world
+        if world.lost:
+            return 0
+        world.tell("report", self._number)
+        seconds, clips = zip(*world.answers((self._times.take(), 0)), strict=True)
+        self._since_cut += self._sweeps
+        if self._sweeps:
+            self._seconds = np.array(seconds) / self._sweeps
+            slowest = int(self._seconds.argmax())
+            over = self._seconds[slowest] / max(self._seconds.mean(), 1e-9)
+            self._slow = slowest if over > _SLOW else None
+            # A cut sends all links, so each next one takes twice as many sweeps to pay.
+            if over > _UNEVEN and self._since_cut >= _FEWEST_SWEEPS << self._cuts:
+                self._cuts += 1
+                self._team.speeds = np.diff(self._work[self._bounds]) / np.maximum(self._seconds, 1e-9)
+                self._cut()
+            self._sweeps = 0
+        return int(sum(clips))
+
+    def noted(self) -> dict[str, Any]:
+        """What the trace says.
+
+        ``rank_seconds`` are those of a sweep on every rank, ``exchange`` is how rows are exchanged, and ``slow_rank``
+        the name of one that is slow.
+        """
+        exchange = f"{self._exchange.name}: {self._team.reason}" if self._team.reason else self._exchange.name
+        slow = {} if self._slow is None else {"slow_rank": self._world.names[self._slow]}
+        return {"rank_seconds": self._seconds.tolist(), "exchange": exchange} | slow
+
+    def close(self) -> None:
+        """Release the arrays, on all ranks."""
+        if self._loss is not None:
+            # Not cancelled: what is left of an exchange may hold the device.
+            self._world.ends_after(ABANDON_S, self._loss)
+        self._sums_before.release()
+        self._swept.release()
+        if not self._world.lost:
+            self._world.tell("drop", self._number)
+
+
+class SweptRange:
+    """The range of vertices that a rank sweeps, in pieces."""
+
+    def __init__(self, device: Device, exchange: Exchange) -> None:
+        self._device, self._exchange = device, exchange
+        self._vertices: list[Buffer] = []
+
+    def cut(self, pieces: ranges.Ints, rank: int, offsets: Array) -> None:
+        """Take the pieces of this ``rank`` of those of all, ``[ranks, P + 1]``.
+
+        ``offsets`` ``[V + 1]`` are those of the neighbours of the range's vertices.
+        """
+        self.release()
+        self._pieces, first = pieces, int(pieces[rank, 0])
+        for begin, end in itertools.pairwise(pieces[rank].tolist()):
+            own = ranges.by_degree(offsets[begin - first : end - first + 1]) + np.uint32(begin)
+            self._vertices.append(self._device.upload(own))
+
+    def sweep(self, launch: Callable[[int, dict[str, Any]], Event], values: Mapping[str, Any]) -> list[Event]:
+        """Launch the sweep of every piece, exchange the new rows, and add up the sums; returns the launches."""
+        exchange, events = self._exchange, []
+        for at, vertices in enumerate(self._vertices):
+            if vertices.size:
+                piece = {"vertices": vertices, "n_vertices": np.uint32(vertices.size)}
+                events.append(launch(vertices.size, {**values, **piece}))
+            exchange.gather([values[name] for name in NEW_ROWS], self._pieces[:, at], self._pieces[:, at + 1])
+        exchange.add(values["fixed_sums"])
+        exchange.settle()
+        return events
+
+    def release(self) -> None:
+        """Release the lists of vertices."""
+        for buffer in self._vertices:
+            buffer.release()
+        self._vertices.clear()
+
+
+class SweepTimes:
+    """Adds up the seconds of sweeps; 0 where the device does not measure."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._events: list[Event] = []
+        self._seconds = 0.0
+
+    def add(self, events: list[Event]) -> None:
+        """Count the launches of a sweep."""
+        if self._device.profiling:
+            self._events += events
+        if len(self._events) >= MOST_EVENTS:
+            self._drain()
+
+    def take(self) -> float:
+        """Seconds since this was last called.  Waits for the queue."""
+        self._drain()
+        found, self._seconds = self._seconds, 0.0
+        return found
+
+    def _drain(self) -> None:
+        self._seconds += sum(event.seconds() for event in self._events)
+        self._events.clear()

@@ -1,0 +1,176 @@
+"""Ranges of vertices for ranks, and what rank 0 makes of the others' times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmsbgen.backends import Buffer, Device, open_device
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.graph import Split, as_graph, split
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.ranks.world import LostRankError, Released
+from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.evaluation import evaluation
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.ranks import ranges
+from mmsbgen.sampler.ranks.following import _Chain
+from mmsbgen.sampler.ranks.sharing import CHANGED, EACH_SWEEP, STEP, Team
+from mmsbgen.sampler.run.run import run
+from mmsbgen.sampler.saved import checkpoint as checkpoints
+
+
+def test_ranges_share_the_work_by_speed() -> None:
+    degrees = np.random.default_rng(0).integers(0, 40, 3000)
+    work = ranges.work(np.concatenate([[0], np.cumsum(degrees)]))
+    for speeds in ([1.0], [1.0, 1.0], [3.0, 1.0, 2.0], [1.0, 1e-9]):
+        cuts = ranges.bounds(work, np.array(speeds))
+        assert (cuts[0], cuts[-1]) == (0, 3000)
+        assert (np.diff(cuts) > 0).all()
+        shares = np.diff(work[cuts]) / work[-1]
+        np.testing.assert_allclose(shares, np.array(speeds) / sum(speeds), atol=(40 + 3) / work[-1])
+
+
+def test_every_rank_has_a_vertex() -> None:
+    work = ranges.work(np.array([0, 500, 501, 502]))
+    assert ranges.bounds(work, np.ones(3)).tolist() == [0, 1, 2, 3]
+    assert ranges.bounds(work[::-1].max() - work[::-1], np.ones(3)).tolist() == [0, 1, 2, 3]
+
+
+def test_pieces_divide_each_range() -> None:
+    work = ranges.work(np.arange(0, 5 * 101, 5))
+    cuts = np.array([0, 30, 100])
+    pieces = ranges.pieces(work, cuts, 4)
+    assert pieces[:, 0].tolist() == [0, 30]
+    assert pieces[:, -1].tolist() == [30, 100]
+    assert np.ptp(np.diff(pieces, axis=1), axis=1).max() <= 1
+
+
+def test_hubs_come_first() -> None:
+    assert ranges.by_degree(np.array([0, 2, 7, 9, 10], np.uint64)).tolist() == [1, 0, 2, 3]
+
+
+class Alone:
+    """The world of rank 0 whose only other rank answers at once that it took ``times`` as long."""
+
+    lost, size, rank, names = False, 2, 0, ("rank 0", "rank 1")
+
+    def __init__(self, times: float) -> None:
+        self.times = times
+        self.told: list[str] = []
+
+    def tell(self, what: str, *values: Any) -> None:
+        self.told.append(what)
+
+    def send(self, array: Any, to: int) -> None:
+        """Nobody is there."""
+
+    def answers(self, own: Any) -> list[Any]:
+        return [own, own if isinstance(own, str) else (own[0] * self.times, 7)]
+
+
+class NoExchange:
+    """An exchange with a rank whose rows stay as they were at the start."""
+
+    name, pieces = "none", 1
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.first: list[Any] = []
+
+    def share(self, buffers: list[Buffer]) -> None:
+        if not self.first:
+            self.first = [self.device.download(buffer) for buffer in buffers]
+
+    def gather(self, buffers: list[Buffer], begins: Any, ends: Any) -> None:
+        for buffer, rows in zip(buffers, self.first, strict=True):
+            self.device.write(buffer, rows[begins[1] : ends[1]], int(begins[1]))
+
+    def nothing(self, *args: Any) -> None:
+        """What the rest is."""
+
+    add = settle = abandon = close = nothing
+
+
+@pytest.mark.parametrize("error", [Released, LostRankError])
+def test_a_rank_whose_sweep_is_lost_gives_up_its_exchange(error: type[Exception]) -> None:
+    """Else its device would wait for a rank that is no more."""
+    done: list[str] = []
+
+    def lost(*args: Any) -> None:
+        raise error
+
+    chain: Any = object.__new__(_Chain)
+    timer = SimpleNamespace(cancel=lambda: done.append("cancel"))
+    chain._world = SimpleNamespace(ends_after=lambda seconds, error: done.append("timer") or timer)
+    chain._exchange = SimpleNamespace(share=lambda buffers: None, abandon=lambda: done.append("abandon"))
+    chain._state = SimpleNamespace(buffers=dict.fromkeys((*CHANGED, *EACH_SWEEP)))
+    chain._buffers, chain._scalars, chain._kernel = {}, {}, SimpleNamespace(launch=None)
+    chain._swept = SimpleNamespace(sweep=lost)
+    chain._times = SimpleNamespace(add=lambda events: None)
+    with pytest.raises(error):
+        chain.sweep(True, *STEP)
+    assert done == ["timer", "abandon", "cancel"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost_at", [6, 12], ids=["in the run", "at its end"])
+def test_an_evaluation_that_a_loss_prevented_is_made_on_resume(
+    pocl_device: Device, chain: Any, middling: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_at: int
+) -> None:
+    def made() -> Sampler:
+        found: Sampler = chain(pocl_device, middling, iterations=12, evaluate_every=3)
+        return found
+
+    straight, whole = made(), list[dict[str, Any]]()
+    straight.initialise()
+    run(straight, whole)
+
+    def fails(sampler: Sampler, seconds: float) -> dict[str, Any]:
+        if sampler.iteration == lost_at:
+            raise LostRankError("rank 1 has died")
+        return evaluation(sampler, seconds)
+
+    stopped = made()
+    stopped.initialise()
+    monkeypatch.setattr("mmsbgen.sampler.run.run.evaluation", fails)
+    with pytest.raises(LostRankError):
+        run(stopped, [], on_checkpoint=lambda *state: checkpoints.save(tmp_path / "c.npz", *state))
+    monkeypatch.undo()
+    there = checkpoints.load(tmp_path / "c.npz")
+    trace = there.trace
+    assert trace[-1]["iteration"] == lost_at - 3
+    resumed = made()
+    checkpoints.restore(there, resumed)
+    run(resumed, trace)
+    assert [row["auc"] for row in trace] == [row["auc"] for row in whole]
+    np.testing.assert_array_equal(resumed.rows(0, 60)[0], straight.rows(0, 60)[0])
+    assert resumed.chain.course == straight.chain.course
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_slow_rank_is_named_and_gets_less() -> None:
+    pairs = np.random.default_rng(1).integers(0, 400, (2000, 2))
+    parts = split(as_graph(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)), validation=0.0, seed=0)
+    world = Alone(3.0)
+    with open_device("pocl") as device:
+        team = Team(world, NoExchange(device))  # type: ignore[arg-type]
+        sampler = Sampler(parts, Options(8, rows="sparse"), Runtime(device, MMSB), team=team)
+        sampler.initialise()
+        assert world.told == ["build", "range", "report"]
+        sampler.iterate(2)
+        shared = sampler.shared
+        assert shared is not None
+        assert sampler.clipped() >= 7
+        assert shared.noted()["slow_rank"] == "rank 1"
+        seconds = shared.noted()["rank_seconds"]
+        assert seconds[1] == pytest.approx(3 * seconds[0])
+        assert world.told[-4:] == ["sweep", "sweep", "report", "range"]
+        assert team.speeds[0] == pytest.approx(3 * team.speeds[1], rel=0.1)
+        sampler.close()
+        assert world.told[-1] == "drop"
