@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, and process groups."""
+"""Child processes that end with their parent, process groups, and threads."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 __all__ = [
     "ChildProcess",
@@ -24,7 +27,11 @@ __all__ = [
     "parent_connection",
     "python_command",
     "python_environment",
+    "side_by_side",
 ]
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 _ENDING_S = 10.0
 #: Leads a process group and runs a command in it; ends the group when its parent thread ends.  The first argument is
@@ -42,6 +49,29 @@ if os.getppid() == int(sys.argv[1]):
 def cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+    """The results of ``function`` for ``parts``, in their order; one thread a core.
+
+    At most two parts a core are computed ahead of the caller, which bounds the memory of the results.
+    """
+    number = cores()
+    if number == 1:
+        yield from map(function, parts)
+        return
+    ahead: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(number, thread_name_prefix="parts") as pool:
+        try:
+            for part in parts:
+                ahead.append(pool.submit(function, part))
+                if len(ahead) > 2 * number:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for waiting in ahead:
+                waiting.cancel()
 
 
 def python_command(module: str, *arguments: object) -> list[str]:

@@ -1,8 +1,8 @@
-"""About K communities by Leiden's algorithm in large graphs, where one run on the whole graph takes a second or more.
+"""About K communities in large graphs, where one run of Leiden's algorithm on the whole graph takes a second or more.
 
-One run at a high resolution finds many small communities.  The resolution is then searched on the contracted graph,
-which has one vertex per small community: there a run takes hundredths of a second.  The levels of Leiden's algorithm
-(Traag, Waltman, van Eck 2019) merge communities in the same way.
+Local moving at a high resolution (:mod:`mmsbgen.sampler.starts.local_moving`) finds many small communities.  The
+resolution is then searched on the contracted graph, which has one vertex per small community: there a run of Leiden's
+algorithm (Traag, Waltman, van Eck 2019) takes hundredths of a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts.leiden import leiden, network
+from mmsbgen.sampler.starts.local_moving import Weighted, coarsened
 
 if TYPE_CHECKING:
     import networkit
@@ -22,20 +24,20 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Resolution of the first run as a share of K.  A community at resolution g holds less than 1/g of all links' ends, so
+#: Resolution of local moving as a share of K.  A community at resolution g holds less than 1/g of all links' ends, so
 #: there are more than K/4 communities; in a clustered graph there are many times as many.
 _FINE = 0.25
-#: Fewest small communities per community wanted, the factor by which the resolution rises, and the most runs.
+#: Fewest small communities per community wanted, the factor by which the resolution rises, and the most tries.
 _EACH, _FINER, _TRIES = 3, 4.0, 3
+#: Small communities per community wanted, at which local moving ends.
+_ENOUGH = 8
 #: Most runs on the contracted graph, and the accepted deviation from K as a share of K.
 _RUNS, _NEAR = 12, 0.02
-#: Iterations of Leiden's algorithm in the whole graph.
-_WHOLE = 2
 
 
 @dataclass(frozen=True)
 class Contracted:
-    """A graph with ``n_links`` links, contracted to one vertex for each of its ``C`` communities.
+    """A graph contracted to one vertex for each of its ``C`` communities.
 
     Its weights count the original links between two communities, and in self-loops those within one.  ``sizes``
     ``[C]`` counts the vertices of a community.
@@ -45,13 +47,17 @@ class Contracted:
     sizes: Floats
 
     @classmethod
-    def of(cls, links: Ints, labels: Ints) -> Contracted:
-        """Contract the graph of ``links`` ``[E, 2]`` by ``labels`` ``[N]``, which count from 0 without gaps."""
-        count = int(labels.max()) + 1
-        pairs = np.sort(labels[links], axis=1)
-        keys, weights = np.unique(pairs[:, 0] * count + pairs[:, 1], return_counts=True)
+    def of(cls, contracted: Weighted, labels: Ints) -> Contracted:
+        """The graph ``contracted`` by ``labels`` ``[N]``, as one of networkit."""
+        count = contracted.volumes.size
+        weights = np.ones(len(contracted.ends), np.int64) if contracted.weights is None else contracted.weights
+        first = np.repeat(np.arange(count), np.diff(contracted.offsets))
+        outside = np.bincount(first, weights, count)
+        within = (contracted.volumes - outside) / 2
+        once, alone = first < contracted.ends, np.flatnonzero(within)
+        ends = np.stack([np.append(first[once], alone), np.append(contracted.ends[once], alone)], axis=1)
         return cls(
-            network(count, np.stack(np.divmod(keys, count), axis=1), weights.astype(np.float64)),
+            network(count, ends, np.append(weights[once], within[alone]).astype(np.float64)),
             np.bincount(labels, minlength=count).astype(np.float64),
         )
 
@@ -60,21 +66,19 @@ class Contracted:
         return leiden(self.graph, resolution, seed)
 
 
-def labels_for(
-    graph: networkit.Graph, links: Ints, k: int, fewest: float, seed: int, tell: Callable[[int], None]
-) -> Ints:
-    """Labels ``[N]`` of Leiden's communities, of which about ``k`` have at least ``fewest`` vertices.
+def labels_for(adjacency: Adjacency, k: int, fewest: float, seed: int, tell: Callable[[int], None]) -> Ints:
+    """Labels ``[N]`` of communities, of which about ``k`` have at least ``fewest`` vertices.
 
-    ``graph`` is the networkit graph of ``links`` ``[E, 2]``; ``tell`` is called with the number of runs done on it.
+    ``tell`` is called with the number of searches for small communities that are done.
     """
     resolution = max(1.0, _FINE * k)
     for number in range(_TRIES):
-        fine = leiden(graph, resolution, seed, _WHOLE)
+        fine, contracted = coarsened(Weighted.of(adjacency), resolution, _EACH * k, _ENOUGH * k, seed)
         tell(number + 1)
-        if int(fine.max()) + 1 >= _EACH * k:
+        if contracted.linked >= _EACH * k:
             break
         resolution *= _FINER
-    merged = merged_to(Contracted.of(links, fine), k, fewest, resolution, seed)
+    merged = merged_to(Contracted.of(contracted, fine), k, fewest, resolution, seed)
     return merged[fine]
 
 

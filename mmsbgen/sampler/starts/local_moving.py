@@ -1,0 +1,245 @@
+"""Communities of large graphs by local moving and contraction (Blondel et al. 2008), in threads.
+
+Vertices move to the neighbouring community that raises modularity most, as long as any gain.  Then each community
+becomes one vertex, and these move.  A round over the vertices goes by batches in random order: those of one batch move
+at once, by the communities before it.  Sums are of whole numbers, so that equal seeds give equal communities with any
+number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.processes import cores
+from mmsbgen.graph.graph import Adjacency
+
+__all__ = ["Weighted", "coarsened", "moved"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
+
+#: Batches of a round, fewest vertices of one, and most rounds.
+_BATCHES, _FEWEST, _ROUNDS = 16, 4, 10
+#: Share of the vertices with links below which so few move that a round is the last.
+_LAST = 0.03
+#: Share of the vertices above which a contraction has come to its end.
+_STUCK = 0.95
+#: Arcs that a thread takes at a time: many enough to be worth it, few enough for its cache.
+_ARCS = 1 << 15
+#: Bits of the keys by which arcs are sorted.
+_BITS = 63
+#: Gain, relative to the weight, that is none: rounding may give as much.
+_NO_GAIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """An undirected graph whose links have weights, by vertex: those of vertex a are at ``offsets[a:a + 2]``.
+
+    ``ends`` ``[A]`` are the other ends, without a itself.  ``weights`` ``[A]`` are whole numbers; None are ones.
+    ``volumes`` ``[N]`` count the link ends of a vertex, with those of links that a contraction has put inside it.
+    """
+
+    offsets: Ints
+    ends: npt.NDArray[Any]
+    weights: Ints | None
+    volumes: Ints
+
+    @classmethod
+    def of(cls, adjacency: Adjacency) -> Weighted:
+        """A graph without weights."""
+        return cls(adjacency.offsets, adjacency.neighbours, None, adjacency.degrees)
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits of a weight, 0 if there are none."""
+        return 0 if self.weights is None else int(self.weights.max(initial=1)).bit_length()
+
+    @cached_property
+    def linked(self) -> int:
+        """Number of vertices with link ends."""
+        return int(np.count_nonzero(self.volumes))
+
+    def arcs(self, vertices: Ints) -> tuple[Ints, Ints]:
+        """Places ``[S]`` of the links of ``vertices`` ``[V]``, and the place of the vertex of each among them."""
+        begin = self.offsets[vertices]
+        counts = self.offsets[vertices + 1] - begin
+        of_vertex = np.repeat(np.arange(vertices.size), counts)
+        places = (begin - (np.cumsum(counts) - counts))[of_vertex] + np.arange(of_vertex.size)
+        return places, of_vertex
+
+    def parts(self, vertices: Ints, bits: int) -> list[Ints]:
+        """``vertices`` in parts of about ``_ARCS`` links, few enough for their places to have ``bits`` bits."""
+        ends = np.cumsum(self.offsets[vertices + 1] - self.offsets[vertices])
+        cuts = np.searchsorted(ends, np.arange(_ARCS, int(ends[-1]) if ends.size else 0, _ARCS))
+        cuts = np.union1d(cuts, np.arange(0, vertices.size, 1 << min(bits, 30)))
+        return [part for part in np.split(vertices, cuts) if part.size]
+
+    def sums(self, vertices: Ints, labels: Ints, bits: int) -> tuple[Ints, Ints, Ints]:
+        """Weights of the links from ``vertices`` ``[V]`` to vertices of each label, of ``bits`` bits.
+
+        Returns the place of the vertex, the label and the sum of each pair that there is, in this order.
+        """
+        at, of_vertex = self.arcs(vertices)
+        keys = (of_vertex << bits) | labels[self.ends[at]]
+        if self.weights is None:
+            keys.sort()
+            starts = _starts(keys)
+            sums = np.diff(np.append(starts, keys.size))
+        else:
+            # The weights are sorted along in the lowest bits: far faster than by an order of the keys.
+            keys = (keys << self.bits) | self.weights[at]
+            keys.sort()
+            weights = keys & ((1 << self.bits) - 1)
+            keys >>= self.bits
+            starts = _starts(keys)
+            sums = _added(weights, starts)
+        keys = keys[starts]
+        return keys >> bits, keys & ((1 << bits) - 1), sums
+
+    def left(self, bits: int) -> int:
+        """Bits of a key beside a label of ``bits`` bits and a weight."""
+        return max(0, _BITS - bits - self.bits)
+
+    def contracted(self, labels: Ints) -> Weighted:
+        """The graph with one vertex for each of the ``labels`` ``[N]``, which count from 0 without gaps."""
+        count = int(labels.max()) + 1
+        bits, order = count.bit_length(), np.argsort(labels, kind="stable")
+        first = np.append(_starts(labels[order]), labels.size)
+
+        def of(communities: Ints) -> tuple[Ints, Ints, Ints]:
+            members = order[first[communities[0]] : first[communities[-1] + 1]]
+            own, others, sums = self.sums(members, labels, bits)
+            own = labels[members[own]]
+            away = own != others
+            keys, sums = (own[away] << bits) | others[away], sums[away]
+            # Members of one community come together: a second sum is of their sums.
+            in_turn = np.argsort(keys, kind="stable")
+            keys, sums = keys[in_turn], sums[in_turn]
+            starts = _starts(keys)
+            return keys[starts] >> bits, keys[starts] & ((1 << bits) - 1), _added(sums, starts)
+
+        ends = np.cumsum(np.bincount(labels, np.diff(self.offsets), count)).astype(np.int64)
+        most = 1 << min(self.left(bits), 30)
+        cuts = np.unique(np.searchsorted(ends, np.arange(0, int(ends[-1]), _ARCS), "right"))
+        cuts = np.union1d(cuts, np.searchsorted(first, np.arange(0, labels.size, most), "right") - 1)
+        parts = [part for part in np.split(np.arange(count), cuts) if part.size]
+        found = list(_in_threads(of, parts))
+        own, others, sums = (np.concatenate([one[at] for one in found]) for at in range(3))
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=count))])
+        volumes = np.bincount(labels, self.volumes, count).astype(np.int64)
+        return Weighted(offsets, others.astype(np.uint32), sums, volumes)
+
+
+def _starts(ascending: Ints) -> Ints:
+    """Where equal values begin."""
+    return np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]])) if ascending.size else ascending
+
+
+def _added(values: Ints, starts: Ints) -> Ints:
+    return np.add.reduceat(values, starts) if starts.size else values
+
+
+def _in_threads(function: Callable[[Ints], T], parts: list[Ints]) -> Iterable[T]:
+    if len(parts) < 2 or cores() < 2:
+        return map(function, parts)
+    return _pool().map(function, parts)
+
+
+_pools: list[ThreadPoolExecutor] = []
+
+
+def _pool() -> ThreadPoolExecutor:
+    if not _pools:
+        _pools.append(ThreadPoolExecutor(cores(), thread_name_prefix="moving"))
+    return _pools[0]
+
+
+def moved(graph: Weighted, costs: float | Floats, rng: np.random.Generator) -> Ints:
+    """Labels ``[N]`` after local moving from communities of single vertices; they count from 0 without gaps.
+
+    A vertex of volume d gains by a community of volume V the weight of its links to it, less ``costs`` d V.  Costs may
+    differ between components ``[N]``.  With the resolution over the number of all link ends they are modularity's.
+    """
+    n, costs = graph.volumes.size, np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape)
+    labels, volumes, bits = np.arange(n), graph.volumes.copy(), n.bit_length()
+    active, last = graph.volumes > 0, int(_LAST * graph.linked)
+    for _ in range(_ROUNDS):
+        waiting = rng.permutation(np.flatnonzero(active))
+        active[:] = False
+        number = 0
+        for batch in np.array_split(waiting, min(_BATCHES, waiting.size // _FEWEST + 1)):
+
+            def best(vertices: Ints) -> tuple[Ints, Ints]:
+                movers, to = _moves(graph, vertices, labels, volumes, costs, bits)
+                # Neighbours of those that move may move in the next round.
+                active[graph.ends[graph.arcs(movers)[0]]] = True
+                return movers, to
+
+            found = list(_in_threads(best, graph.parts(np.sort(batch), graph.left(bits))))
+            if not found:
+                continue
+            movers, to = (np.concatenate([one[at] for one in found]) for at in (0, 1))
+            np.subtract.at(volumes, labels[movers], graph.volumes[movers])
+            np.add.at(volumes, to, graph.volumes[movers])
+            labels[movers] = to
+            number += movers.size
+        if number <= last:
+            break
+    return _numbered(labels)
+
+
+def _moves(graph: Weighted, vertices: Ints, labels: Ints, volumes: Ints, costs: Floats, bits: int) -> tuple[Ints, Ints]:
+    """Those of ``vertices`` that gain by a move, and the label with the largest gain, the smallest of equal ones."""
+    at, others, weights = graph.sums(vertices, labels, bits)
+    if not at.size:
+        return vertices[:0], vertices[:0]
+    own, volume = labels[vertices], graph.volumes[vertices]
+    stays, cost = others == own[at], costs[vertices] * volume
+    gains = weights - cost[at] * (volumes[others] - np.where(stays, volume[at], 0))
+    # A vertex without a link to its own community gains less than nothing by it.
+    before = -cost * (volumes[own] - volume)
+    before[at[stays]] = gains[stays]
+    starts = _starts(at)
+    most = np.maximum.reduceat(gains, starts)
+    counts = np.diff(np.append(starts, at.size))
+    to = np.minimum.reduceat(np.where(gains == np.repeat(most, counts), others, 1 << bits), starts)
+    there = at[starts]
+    better = most > before[there] + _NO_GAIN * np.maximum(1.0, np.abs(most))
+    return vertices[there[better]], to[better]
+
+
+def _numbered(labels: Ints) -> Ints:
+    """The labels from 0 without gaps, in their order."""
+    used = np.zeros(int(labels.max(initial=-1)) + 1, np.bool_)
+    used[labels] = True
+    return (np.cumsum(used) - 1)[labels]
+
+
+def coarsened(graph: Weighted, resolution: float, least: int, most: int, seed: int) -> tuple[Ints, Weighted]:
+    """Labels ``[N]`` of communities by modularity at ``resolution``, and the graph contracted by them.
+
+    It ends when at most ``most`` vertices with links are left, or when nothing gains any more.  A contraction to less
+    than ``least`` is taken back, unless it is the first.
+    """
+    rng = np.random.Generator(np.random.PCG64([seed, 7]))
+    costs = resolution / max(1, int(graph.volumes.sum()))
+    labels: Ints | None = None
+    while True:
+        of_vertices = moved(graph, costs, rng)
+        smaller = graph.contracted(of_vertices)
+        if labels is not None and smaller.linked < least:
+            return labels, graph
+        stuck = smaller.linked > _STUCK * graph.linked
+        labels = of_vertices if labels is None else of_vertices[labels]
+        graph = smaller
+        if stuck or graph.linked <= most:
+            return labels, graph
