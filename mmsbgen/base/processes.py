@@ -56,8 +56,8 @@ def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> I
 
     At most two parts a core are computed ahead of the caller, which bounds the memory of the results.
     """
-    number = cores()
-    if number == 1:
+    number, parts = cores(), list(parts)
+    if min(number, len(parts)) < 2:
         yield from map(function, parts)
         return
     ahead: deque[Future[Result]] = deque()

@@ -59,7 +59,7 @@ def test_two_cliques_by_hand():
 @pytest.mark.parametrize("resolution", [1.0, 20.0])
 def test_modularity_is_that_of_leiden(resolution):
     links = random_links(1000, 12, 50, 1)
-    labels, graph = coarsened(weighted(links, 1000), resolution, 0, 0, 1)
+    labels, graph = coarsened(weighted(links, 1000), resolution / (2 * len(links)), 1)
     right = leiden(network(1000, links), resolution, 1)
     assert graph.volumes.size == labels.max() + 1
     assert modularity(links, labels, resolution) >= 0.98 * modularity(links, right, resolution)
@@ -71,19 +71,20 @@ def test_equal_seeds_give_equal_communities_with_any_threads(monkeypatch):
     for threads, arcs in ((1, 1 << 15), (3, 100), (2, 1)):
         monkeypatch.setattr(local_moving, "cores", lambda threads=threads: threads)
         monkeypatch.setattr(local_moving, "_ARCS", arcs)
-        found.append(coarsened(graph, 10.0, 0, 0, 5)[0])
+        found.append(coarsened(graph, 10.0 / graph.ends.size, 5)[0])
     assert all(np.array_equal(found[0], other) for other in found[1:])
-    assert not np.array_equal(found[0], coarsened(graph, 10.0, 0, 0, 6)[0])
+    assert not np.array_equal(found[0], coarsened(graph, 10.0 / graph.ends.size, 6)[0])
 
 
 def test_it_ends_where_it_should():
     graph = weighted(random_links(2000, 10, 40, 2), 2000)
-    assert coarsened(graph, 1.0, 0, 2000, 0)[1].linked < 1000
-    first, all_ = (coarsened(graph, 50.0, least, 0, 0)[1].linked for least in (10**6, 0))
-    assert all_ < first < 2000
-    assert coarsened(graph, 50.0, first, 0, 0)[1].linked == first
+    one, fifty = (resolution / graph.ends.size for resolution in (1.0, 50.0))
+    assert coarsened(graph, one, 0, most=2000)[1].linked < 1000
+    first, last = (coarsened(graph, fifty, 0, least)[1].linked for least in (10**6, 0))
+    assert last < first < 2000
+    assert coarsened(graph, fifty, 0, first)[1].linked == first
     nothing = weighted(np.zeros((0, 2), np.int64), 3)
-    assert coarsened(nothing, 1.0, 0, 0, 0)[0].tolist() == [0, 1, 2]
+    assert coarsened(nothing, 1.0, 0)[0].tolist() == [0, 1, 2]
 
 
 def test_keys_without_room_take_vertices_one_by_one(monkeypatch):

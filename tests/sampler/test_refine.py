@@ -96,11 +96,24 @@ def test_communities_with_equally_many_links_part_as_they_would_alone():
         right.append((community, 10 + community, second.tolist()))
     assert sorted(wanted(rows_on(sets, k=20, n=140), np.array(sorted(links)))) == right
     labels = np.repeat(np.arange(10), len(links) // 10)
-    of, scores, members = refine_module._parts_of_alike(np.array(links), labels, len(links) // 10, 0)
+    of, scores, members = refine_module._parts_together(np.array(links), labels, np.bincount(labels), 0)
     assert of.tolist() == list(range(10))
     for community, score, part in zip(of, scores, members, strict=True):
         own = np.array(links)[labels == community] - 14 * community
         assert score == pytest.approx(part.size * modularity(own, np.arange(14) // 8))
+
+
+@pytest.mark.parametrize("many", [0, 10**6])
+def test_many_links_part_as_few_do(monkeypatch, many):
+    """Two communities of two cliques, with other numbers of links, and two empty ones."""
+    monkeypatch.setattr(refine_module, "MANY", many)
+    pairs = np.concatenate([np.array(between(members, members)) for members in CLIQUES])
+    other = np.concatenate([pairs + 30, [[30 + 0, 30 + 12], [30 + 1, 30 + 20]]])
+    links = np.concatenate([LINKS, other])
+    best = np.where(links[:, 0] < 30, 0, 1)
+    found = moves(links, best, np.ones(len(links)), 6, 3)
+    parts = {(move.source, tuple(move.members.tolist())) for move in found}
+    assert parts == {(at, tuple((members + 30 * at).tolist())) for at in (0, 1) for members in CLIQUES[1:]}
 
 
 def test_parts_of_a_clearer_cut_come_first():

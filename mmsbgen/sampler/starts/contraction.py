@@ -71,9 +71,10 @@ def labels_for(adjacency: Adjacency, k: int, fewest: float, seed: int, tell: Cal
 
     ``tell`` is called with the number of searches for small communities that are done.
     """
-    resolution = max(1.0, _FINE * k)
+    resolution, graph = max(1.0, _FINE * k), Weighted.of(adjacency)
     for number in range(_TRIES):
-        fine, contracted = coarsened(Weighted.of(adjacency), resolution, _EACH * k, _ENOUGH * k, seed)
+        costs = resolution / max(1, graph.ends.size)
+        fine, contracted = coarsened(graph, costs, seed, _EACH * k, _ENOUGH * k)
         tell(number + 1)
         if contracted.linked >= _EACH * k:
             break

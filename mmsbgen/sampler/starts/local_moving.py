@@ -27,12 +27,12 @@ Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 #: Batches of a round, fewest vertices of one, and most rounds.
-_BATCHES, _FEWEST, _ROUNDS = 16, 4, 10
+_BATCHES, _FEWEST, _ROUNDS = 8, 4, 10
 #: Share of the vertices with links below which so few move that a round is the last.
 _LAST = 0.03
 #: Share of the vertices above which a contraction has come to its end.
 _STUCK = 0.95
-#: Arcs that a thread takes at a time: many enough to be worth it, few enough for its cache.
+#: Fewest arcs that a thread takes at a time; with fewer, threads mostly wait for each other.
 _ARCS = 1 << 15
 #: Bits of the keys by which arcs are sorted.
 _BITS = 63
@@ -77,9 +77,11 @@ class Weighted:
         return places, of_vertex
 
     def parts(self, vertices: Ints, bits: int) -> list[Ints]:
-        """``vertices`` in parts of about ``_ARCS`` links, few enough for their places to have ``bits`` bits."""
+        """``vertices`` in parts for threads, few enough for their places to have ``bits`` bits."""
         ends = np.cumsum(self.offsets[vertices + 1] - self.offsets[vertices])
-        cuts = np.searchsorted(ends, np.arange(_ARCS, int(ends[-1]) if ends.size else 0, _ARCS))
+        whole = int(ends[-1]) if ends.size else 0
+        step = max(_ARCS, -(-whole // cores()))
+        cuts = np.searchsorted(ends, np.arange(step, whole, step))
         cuts = np.union1d(cuts, np.arange(0, vertices.size, 1 << min(bits, 30)))
         return [part for part in np.split(vertices, cuts) if part.size]
 
@@ -129,7 +131,8 @@ class Weighted:
 
         ends = np.cumsum(np.bincount(labels, np.diff(self.offsets), count)).astype(np.int64)
         most = 1 << min(self.left(bits), 30)
-        cuts = np.unique(np.searchsorted(ends, np.arange(0, int(ends[-1]), _ARCS), "right"))
+        step = max(_ARCS, int(ends[-1]) // (2 * cores()))
+        cuts = np.unique(np.searchsorted(ends, np.arange(0, int(ends[-1]), step), "right"))
         cuts = np.union1d(cuts, np.searchsorted(first, np.arange(0, labels.size, most), "right") - 1)
         parts = [part for part in np.split(np.arange(count), cuts) if part.size]
         found = list(_in_threads(of, parts))
@@ -224,15 +227,16 @@ def _numbered(labels: Ints) -> Ints:
     return (np.cumsum(used) - 1)[labels]
 
 
-def coarsened(graph: Weighted, resolution: float, least: int, most: int, seed: int) -> tuple[Ints, Weighted]:
-    """Labels ``[N]`` of communities by modularity at ``resolution``, and the graph contracted by them.
+def coarsened(
+    graph: Weighted, costs: float | Floats, seed: int, least: int = 0, most: int = 0
+) -> tuple[Ints, Weighted]:
+    """Labels ``[N]`` of communities, and the graph contracted by them; ``costs`` are as for :func:`moved`.
 
     It ends when at most ``most`` vertices with links are left, or when nothing gains any more.  A contraction to less
     than ``least`` is taken back, unless it is the first.
     """
     rng = np.random.Generator(np.random.PCG64([seed, 7]))
-    costs = resolution / max(1, int(graph.volumes.sum()))
-    labels: Ints | None = None
+    costs, labels = np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape), None
     while True:
         of_vertices = moved(graph, costs, rng)
         smaller = graph.contracted(of_vertices)
@@ -240,6 +244,7 @@ def coarsened(graph: Weighted, resolution: float, least: int, most: int, seed: i
             return labels, graph
         stuck = smaller.linked > _STUCK * graph.linked
         labels = of_vertices if labels is None else of_vertices[labels]
-        graph = smaller
+        before, costs, graph = costs, np.zeros(smaller.volumes.size), smaller
+        costs[of_vertices] = before
         if stuck or graph.linked <= most:
             return labels, graph
