@@ -48,6 +48,25 @@ def test_contractions_count_links(seed, n, communities):
         assert np.array_equal(graph.volumes, volumes)
 
 
+def test_the_strongest_links_stay_at_both_ends():
+    rng, n = np.random.default_rng(4), 60
+    graph = weighted(random_links(600, 40, 3, 4), 600).contracted(np.arange(600) % n)
+    kept = graph.strongest(5)
+    whole, found = np.zeros((n, n)), np.zeros((n, n))
+    for matrix, one in ((whole, graph), (found, kept)):
+        matrix[one.own, one.ends] = one.weights
+    strengths = whole / np.outer(graph.volumes, graph.volumes)
+    for a, b in rng.integers(n, size=(200, 2)):
+        among = [np.count_nonzero(strengths[one] > strengths[a, b]) < 5 for one in (a, b)]
+        weaker = [np.count_nonzero(strengths[one] >= strengths[a, b]) > 5 for one in (a, b)]
+        if whole[a, b] and (any(among) or all(weaker)) and not (any(among) and any(weaker)):
+            assert found[a, b] == (whole[a, b] if any(among) else 0)
+    assert np.array_equal(found, found.T)
+    assert np.array_equal(kept.volumes, graph.volumes)
+    assert np.count_nonzero(found) < np.count_nonzero(whole)
+    assert graph.strongest(n) is graph
+
+
 def test_two_cliques_by_hand():
     """Two cliques of four, joined by a link, and a vertex without links."""
     clique = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]

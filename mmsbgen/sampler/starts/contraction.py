@@ -31,6 +31,9 @@ _FINE = 0.25
 _EACH, _FINER, _TRIES = 3, 4.0, 3
 #: Small communities per community wanted, at which local moving ends.
 _ENOUGH = 8
+#: Links of a small community that count in the search: of a graph without clear communities it has hundreds, nearly all
+#: of which are chance.
+_STRONGEST = 64
 #: Most runs on the contracted graph, and the accepted deviation from K as a share of K.
 _RUNS, _NEAR = 12, 0.02
 
@@ -49,9 +52,8 @@ class Contracted:
     @classmethod
     def of(cls, contracted: Weighted, labels: Ints) -> Contracted:
         """The graph ``contracted`` by ``labels`` ``[N]``, as one of networkit."""
-        count = contracted.volumes.size
+        count, first = contracted.volumes.size, contracted.own
         weights = np.ones(len(contracted.ends), np.int64) if contracted.weights is None else contracted.weights
-        first = np.repeat(np.arange(count), np.diff(contracted.offsets))
         outside = np.bincount(first, weights, count)
         within = (contracted.volumes - outside) / 2
         once, alone = first < contracted.ends, np.flatnonzero(within)
@@ -79,7 +81,7 @@ def labels_for(adjacency: Adjacency, k: int, fewest: float, seed: int, tell: Cal
         if contracted.linked >= _EACH * k:
             break
         resolution *= _FINER
-    merged = merged_to(Contracted.of(contracted, fine), k, fewest, resolution, seed)
+    merged = merged_to(Contracted.of(contracted.strongest(_STRONGEST), fine), k, fewest, resolution, seed)
     return merged[fine]
 
 

@@ -30,8 +30,8 @@ T = TypeVar("T")
 _BATCHES, _FEWEST, _ROUNDS = 8, 4, 10
 #: Share of the vertices with links below which so few move that a round is the last.
 _LAST = 0.03
-#: Share of the vertices above which a contraction has come to its end.
-_STUCK = 0.95
+#: Share of the vertices that a contraction leaves, above which it is the last.
+_STUCK = 0.6
 #: Fewest arcs that a thread takes at a time; with fewer, threads mostly wait for each other.
 _ARCS = 1 << 15
 #: Bits of the keys by which arcs are sorted.
@@ -67,6 +67,29 @@ class Weighted:
     def linked(self) -> int:
         """Number of vertices with link ends."""
         return int(np.count_nonzero(self.volumes))
+
+    @cached_property
+    def own(self) -> Ints:
+        """The vertex ``[A]`` of each link."""
+        return np.repeat(np.arange(self.volumes.size), np.diff(self.offsets))
+
+    def strongest(self, most: int) -> Weighted:
+        """The graph with the links that are among the ``most`` strongest of an end; the others go inside the vertices.
+
+        The strength of a link is its weight over that by chance, the product of the volumes.  Volumes stay as they are.
+        """
+        count = self.volumes.size
+        if self.weights is None or self.ends.size <= most * count:
+            return self
+        own, ends = self.own, self.ends.astype(np.int64)
+        strengths = self.weights / (self.volumes[own].astype(np.float64) * self.volumes[ends])
+        order = np.lexsort((-strengths, own))
+        stays = np.zeros(own.size, np.bool_)
+        stays[order] = np.arange(own.size) - self.offsets[own[order]] < most
+        # A link stays at both ends if it does at one: links in order of their other end are those of the other ends.
+        stays |= stays[np.argsort(ends, kind="stable")]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(own[stays], minlength=count))])
+        return Weighted(offsets, self.ends[stays], self.weights[stays], self.volumes)
 
     def arcs(self, vertices: Ints) -> tuple[Ints, Ints]:
         """Places ``[S]`` of the links of ``vertices`` ``[V]``, and the place of the vertex of each among them."""
@@ -207,15 +230,15 @@ def _moves(graph: Weighted, vertices: Ints, labels: Ints, volumes: Ints, costs: 
         return vertices[:0], vertices[:0]
     own, volume = labels[vertices], graph.volumes[vertices]
     stays, cost = others == own[at], costs[vertices] * volume
-    gains = weights - cost[at] * (volumes[others] - np.where(stays, volume[at], 0))
-    # A vertex without a link to its own community gains less than nothing by it.
-    before = -cost * (volumes[own] - volume)
+    gains = weights - cost[at] * volumes[others]
+    # Without the vertex itself; one without a link to its own community gains less than nothing by it.
+    before, stays = -cost * (volumes[own] - volume), np.flatnonzero(stays)
+    gains[stays] += (cost * volume)[at[stays]]
     before[at[stays]] = gains[stays]
     starts = _starts(at)
-    most = np.maximum.reduceat(gains, starts)
-    counts = np.diff(np.append(starts, at.size))
-    to = np.minimum.reduceat(np.where(gains == np.repeat(most, counts), others, 1 << bits), starts)
-    there = at[starts]
+    most, there = np.maximum.reduceat(gains, starts), at[starts]
+    largest = np.flatnonzero(gains == np.repeat(most, np.diff(np.append(starts, at.size))))
+    to = others[largest[_starts(at[largest])]]
     better = most > before[there] + _NO_GAIN * np.maximum(1.0, np.abs(most))
     return vertices[there[better]], to[better]
 
