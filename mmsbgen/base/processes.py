@@ -13,6 +13,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -51,27 +52,38 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-    """The results of ``function`` for ``parts``, in their order; one thread a core.
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """A thread a core, shared by all that works side by side: starting them takes longer than small parts do."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="parts")
 
-    At most two parts a core are computed ahead of the caller, which bounds the memory of the results.
+
+# A child that is forked has none of the threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+    """The results of ``function`` for ``parts``, in their order; NumPy computes on them in threads, one a core.
+
+    At most two parts a core are computed ahead of the caller, which bounds the memory of the results.  ``function``
+    must not call this itself: it would wait for threads that wait for it.
     """
     number, parts = cores(), list(parts)
     if min(number, len(parts)) < 2:
         yield from map(function, parts)
         return
     ahead: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(number, thread_name_prefix="parts") as pool:
-        try:
-            for part in parts:
-                ahead.append(pool.submit(function, part))
-                if len(ahead) > 2 * number:
-                    yield ahead.popleft().result()
-            while ahead:
+    try:
+        for part in parts:
+            ahead.append(_pool().submit(function, part))
+            if len(ahead) > 2 * number:
                 yield ahead.popleft().result()
-        finally:
-            for waiting in ahead:
-                waiting.cancel()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        for waiting in ahead:
+            waiting.cancel()
 
 
 def python_command(module: str, *arguments: object) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmsbgen.base import processes
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts import local_moving
 from mmsbgen.sampler.starts.leiden import leiden, modularity, network
@@ -89,6 +90,7 @@ def test_equal_seeds_give_equal_communities_with_any_threads(monkeypatch):
     graph, found = weighted(random_links(400, 10, 20, 2), 400), []
     for threads, arcs in ((1, 1 << 15), (3, 100), (2, 1)):
         monkeypatch.setattr(local_moving, "cores", lambda threads=threads: threads)
+        monkeypatch.setattr(processes, "cores", lambda threads=threads: threads)
         monkeypatch.setattr(local_moving, "_ARCS", arcs)
         found.append(coarsened(graph, 10.0 / graph.ends.size, 5)[0])
     assert all(np.array_equal(found[0], other) for other in found[1:])

@@ -8,23 +8,20 @@ number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.processes import cores
+from mmsbgen.base.processes import cores, side_by_side
 from mmsbgen.graph.graph import Adjacency
 
 __all__ = ["Weighted", "coarsened", "moved"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-T = TypeVar("T")
 
 #: Batches of a round, fewest vertices of one, and most rounds.
 _BATCHES, _FEWEST, _ROUNDS = 8, 4, 10
@@ -69,9 +66,9 @@ class Weighted:
         return int(np.count_nonzero(self.volumes))
 
     @cached_property
-    def own(self) -> Ints:
+    def own(self) -> npt.NDArray[np.uint32]:
         """The vertex ``[A]`` of each link."""
-        return np.repeat(np.arange(self.volumes.size), np.diff(self.offsets))
+        return np.repeat(np.arange(self.volumes.size, dtype=np.uint32), np.diff(self.offsets))
 
     def strongest(self, most: int) -> Weighted:
         """The graph with the links that are among the ``most`` strongest of an end; the others go inside the vertices.
@@ -81,13 +78,12 @@ class Weighted:
         count = self.volumes.size
         if self.weights is None or self.ends.size <= most * count:
             return self
-        own, ends = self.own, self.ends.astype(np.int64)
-        strengths = self.weights / (self.volumes[own].astype(np.float64) * self.volumes[ends])
-        order = np.lexsort((-strengths, own))
+        own, by_chance = self.own, self.volumes.astype(np.float64)
+        order = np.lexsort((-self.weights / by_chance[own] / by_chance[self.ends], own))
         stays = np.zeros(own.size, np.bool_)
         stays[order] = np.arange(own.size) - self.offsets[own[order]] < most
         # A link stays at both ends if it does at one: links in order of their other end are those of the other ends.
-        stays |= stays[np.argsort(ends, kind="stable")]
+        stays |= stays[np.argsort(self.ends, kind="stable")]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(own[stays], minlength=count))])
         return Weighted(offsets, self.ends[stays], self.weights[stays], self.volumes)
 
@@ -103,18 +99,19 @@ class Weighted:
         """``vertices`` in parts for threads, few enough for their places to have ``bits`` bits."""
         ends = np.cumsum(self.offsets[vertices + 1] - self.offsets[vertices])
         whole = int(ends[-1]) if ends.size else 0
-        step = max(_ARCS, -(-whole // cores()))
+        step = max(_ARCS, min(4 * _ARCS, -(-whole // cores())))
         cuts = np.searchsorted(ends, np.arange(step, whole, step))
         cuts = np.union1d(cuts, np.arange(0, vertices.size, 1 << min(bits, 30)))
         return [part for part in np.split(vertices, cuts) if part.size]
 
-    def sums(self, vertices: Ints, labels: Ints, bits: int) -> tuple[Ints, Ints, Ints]:
-        """Weights of the links from ``vertices`` ``[V]`` to vertices of each label, of ``bits`` bits.
+    def sums(self, vertices: Ints, labels: Ints, bits: int, groups: Ints | None = None) -> tuple[Ints, Ints, Ints]:
+        """Weights of the links from ``vertices`` ``[V]``, or ``groups`` ``[V]`` of them, to vertices of each label.
 
-        Returns the place of the vertex, the label and the sum of each pair that there is, in this order.
+        Labels have ``bits`` bits.  Returns the place of the vertex, or the group, the label and the sum of each pair
+        that there is, in this order.
         """
-        at, of_vertex = self.arcs(vertices)
-        keys = (of_vertex << bits) | labels[self.ends[at]]
+        at, own = self.arcs(vertices)
+        keys = ((own if groups is None else groups[own]) << bits) | labels[self.ends[at]]
         if self.weights is None:
             keys.sort()
             starts = _starts(keys)
@@ -140,29 +137,24 @@ class Weighted:
         bits, order = count.bit_length(), np.argsort(labels, kind="stable")
         first = np.append(_starts(labels[order]), labels.size)
 
-        def of(communities: Ints) -> tuple[Ints, Ints, Ints]:
+        def of(communities: Ints) -> tuple[Ints, npt.NDArray[np.uint32], Ints]:
+            """How many links each of the communities has, their other ends and weights."""
             members = order[first[communities[0]] : first[communities[-1] + 1]]
-            own, others, sums = self.sums(members, labels, bits)
-            own = labels[members[own]]
-            away = own != others
-            keys, sums = (own[away] << bits) | others[away], sums[away]
-            # Members of one community come together: a second sum is of their sums.
-            in_turn = np.argsort(keys, kind="stable")
-            keys, sums = keys[in_turn], sums[in_turn]
-            starts = _starts(keys)
-            return keys[starts] >> bits, keys[starts] & ((1 << bits) - 1), _added(sums, starts)
+            own, others, sums = self.sums(members, labels, bits, labels[members] - communities[0])
+            away = own + communities[0] != others
+            counts = np.bincount(own[away], minlength=communities.size)
+            return counts, others[away].astype(np.uint32), sums[away]
 
         ends = np.cumsum(np.bincount(labels, np.diff(self.offsets), count)).astype(np.int64)
-        most = 1 << min(self.left(bits), 30)
-        step = max(_ARCS, int(ends[-1]) // (2 * cores()))
+        step = max(_ARCS, int(ends[-1]) // (8 * cores()))
         cuts = np.unique(np.searchsorted(ends, np.arange(0, int(ends[-1]), step), "right"))
-        cuts = np.union1d(cuts, np.searchsorted(first, np.arange(0, labels.size, most), "right") - 1)
+        cuts = np.union1d(cuts, np.arange(0, count, 1 << min(self.left(bits), 30)))
         parts = [part for part in np.split(np.arange(count), cuts) if part.size]
-        found = list(_in_threads(of, parts))
-        own, others, sums = (np.concatenate([one[at] for one in found]) for at in range(3))
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=count))])
+        found = list(side_by_side(of, parts))
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([one[0] for one in found]))])
+        others, sums = np.concatenate([one[1] for one in found]), np.concatenate([one[2] for one in found])
         volumes = np.bincount(labels, self.volumes, count).astype(np.int64)
-        return Weighted(offsets, others.astype(np.uint32), sums, volumes)
+        return Weighted(offsets, others, sums, volumes)
 
 
 def _starts(ascending: Ints) -> Ints:
@@ -172,21 +164,6 @@ def _starts(ascending: Ints) -> Ints:
 
 def _added(values: Ints, starts: Ints) -> Ints:
     return np.add.reduceat(values, starts) if starts.size else values
-
-
-def _in_threads(function: Callable[[Ints], T], parts: list[Ints]) -> Iterable[T]:
-    if len(parts) < 2 or cores() < 2:
-        return map(function, parts)
-    return _pool().map(function, parts)
-
-
-_pools: list[ThreadPoolExecutor] = []
-
-
-def _pool() -> ThreadPoolExecutor:
-    if not _pools:
-        _pools.append(ThreadPoolExecutor(cores(), thread_name_prefix="moving"))
-    return _pools[0]
 
 
 def moved(graph: Weighted, costs: float | Floats, rng: np.random.Generator) -> Ints:
@@ -210,7 +187,7 @@ def moved(graph: Weighted, costs: float | Floats, rng: np.random.Generator) -> I
                 active[graph.ends[graph.arcs(movers)[0]]] = True
                 return movers, to
 
-            found = list(_in_threads(best, graph.parts(np.sort(batch), graph.left(bits))))
+            found = list(side_by_side(best, graph.parts(np.sort(batch), graph.left(bits))))
             if not found:
                 continue
             movers, to = (np.concatenate([one[at] for one in found]) for at in (0, 1))
