@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line; Ctrl-C while it is being loaded ends it with one line and exit code 130."""
+    # Matrices on the host are small.  On a busy machine threads of OpenBLAS wait for each other 100 times as long as
+    # they compute; NumPy reads this when it is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from mmsbgen.cli import main as run
 

@@ -6,7 +6,7 @@
 
 Slow connections, searches and uploads beside them, queued jobs, stored files, hostile requests, packed files that
 unpack to 10 GB, runs that are killed again and again, damaged files.  ``--share`` makes all of them smaller.  Ends with
-status 1 if something falls.  Takes half an hour, and PoCL.
+status 1 if something falls.  Takes half an hour, PoCL and nginx.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from mmsbgen.base.errors import MmsbgenError  # noqa: E402
 from mmsbgen.cli.shared.common import print_table  # noqa: E402
 from mmsbgen.graph import ReadingOptions, load_graph  # noqa: E402
 from tests.graph.test_damaged_files import FILES, changed  # noqa: E402
+from tests.service.proxy import nginx, proxied  # noqa: E402
 from tests.service.running import COMMAND, serving  # noqa: E402
 from tests.service.test_hostile import FREE, LIMITS, hostile, state_of  # noqa: E402
 
@@ -65,8 +66,14 @@ Found = Iterator[tuple[str, bool]]
 
 
 def slow(folder: Path, share: float) -> Found:
-    """300 connections of one address that send a byte every few seconds keep nobody out."""
-    with serving(str(folder / "t.sqlite3"), folder / "data") as service:
+    """300 connections of one address that send a byte every few seconds keep nobody out, behind nginx."""
+    program = nginx()
+    if program is None:
+        raise click.UsageError("the attack 'slow' needs nginx: apt-get install nginx-light")
+    with (
+        serving(str(folder / "t.sqlite3"), folder / "data") as direct,
+        proxied(direct, program, folder / "nginx") as service,
+    ):
         place = urlsplit(service.url)
         for what, head in SLOW.items():
             with contextlib.ExitStack() as crowd:
@@ -133,7 +140,7 @@ def queued(folder: Path, share: float) -> Found:
 
 
 def hostility(folder: Path, share: float) -> Found:
-    """Malformed requests and uploads get 4xx, or the connection ends, and they change nothing."""
+    """Malformed requests and uploads get 4xx, unless they are incomplete, and they change nothing."""
     requests, uploads, options = max(100, int(10_000 * share)), max(20, int(200 * share)), (*FREE, *LIMITS)
     with serving(str(folder / "t.sqlite3"), folder / "data", *options) as service:
         before = state_of(service)

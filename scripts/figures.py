@@ -4,16 +4,14 @@
     scripts/figures.py --database tuning.sqlite3 --output docs/figures
 
 Takes a database, or a file that `mmsbgen db export` wrote; several are read together, and of several states of a
-template the newest counts.  Writes one picture a question into the output folder and a page of the folder's name beside
-it; the pictures are those of `mmsbgen db report`, and those of block sizes at every other K that was swept.  The
-speed-up over plain C needs the baseline's time, which scripts/bench/bench_paper_cpu.py measures.  Needs Matplotlib:
-pip install 'mmsbgen[report]'.
+template the newest counts.  Writes the pictures of `mmsbgen db report` into the output folder, and a page of the same
+name beside it.  The speed-up over plain C needs the baseline's time, which scripts/bench/bench_paper_cpu.py measures.
+Needs Matplotlib: pip install 'mmsbgen[report]'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -29,8 +27,6 @@ from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "docs" / "reports" / "paper_cpu.json"
 KERNEL = "update_phi"
-#: Configurations of one problem from which on it was swept, and not only searched.
-SWEPT = 100
 
 
 def read_trials(source: str) -> list[TrialRecord]:
@@ -48,24 +44,12 @@ def cases_in(sources: Iterable[str]) -> list[Case]:
     return comparable(cases_of(trial for source in sources for trial in read_trials(source)))
 
 
-def of_other_sizes(cases: Sequence[Case], k: int) -> list[Picture]:
-    """The pictures of block sizes at every K that was swept, but for a device's nearest to k, drawn with the others."""
-    found = []
-    for of_device in by_device(cases).values():
-        sizes = {case.size for case in of_device}
-        for size in sorted(sizes - {min(sizes, key=lambda have: (abs(have - k), have))}):
-            swept = [case for case in of_device if case.size == size and len(case.times) >= SWEPT]
-            for one in sweep_pictures.block_sizes(swept, size):
-                found.append(replace(one, name=f"{one.name}-k{size}", title=f"{one.title}, K = {size}"))
-    return found
-
-
 def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> str:
     """The page that shows the pictures."""
     lines = [
         "# Figures",
         "",
-        f"{KERNEL}, from the tuning database. Made by `scripts/figures.py`; devices and drivers:",
+        f"{KERNEL}, from the tuning database. `scripts/figures.py` drew these records:",
         "",
     ]
     drivers = {(case.label, case.device.driver): by_device(cases)[case.label] for case in cases}
@@ -98,7 +82,7 @@ def main(sources: tuple[str, ...], output: Path, k: int, baseline: Path) -> None
         raise click.ClickException(str(error)) from error
     output.mkdir(parents=True, exist_ok=True)
     with drawing():
-        pictures = sweep_pictures.pictures(cases, k, plain_c) + of_other_sizes(cases, k)
+        pictures = sweep_pictures.pictures(cases, k, plain_c)
     for picture in pictures:
         (output / f"{picture.name}.png").write_bytes(picture.png())
     output.with_suffix(".md").write_text(page(pictures, cases, output))

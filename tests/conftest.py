@@ -186,7 +186,7 @@ def _cache_with_locks_of_its_own(cache: Path) -> Path:
 
     users = platformdirs.user_cache_path()
     with contextlib.suppress(OSError):
-        for name in ("pocl", "mmsbgen/kernels"):
+        for name in ("pocl", "mmsbgen/kernels", "mmsbgen/templates"):
             (users / name).mkdir(parents=True, exist_ok=True)
         (cache / "mmsbgen").mkdir()
         for entry in (*users.iterdir(), *(users / "mmsbgen").iterdir()):
@@ -249,6 +249,20 @@ def postgres_programs() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return program.parent
+
+
+@pytest.fixture(scope="session")
+def nginx_program() -> str:
+    """The path of nginx."""
+    from tests.service.proxy import nginx  # imports what few tests need
+
+    found = nginx()
+    if found is None:
+        message = "nginx is missing: apt-get install nginx-light"
+        if IN_CI:
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ log = logging.getLogger("mmsbgen.service")
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; any but the loopback's needs a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name by which clients call it.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name; by it reads need the token.")
 @shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
 @click.option("--data", type=NamedPath(file_okay=False), help="Folder of the service's own files.")
 @click.option("--token-file", type=NamedPath(), help="File with the token; else MMSBGEN_TOKEN.")
@@ -42,9 +42,6 @@ log = logging.getLogger("mmsbgen.service")
     default=24,
     show_default=True,
     help="Of an attempt at a job on the service's own workers; then the job fails.",
-)
-@click.option(
-    "--max-per-address", type=click.IntRange(1, 256), default=64, show_default=True, help="Connections of one address."
 )
 @click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Job workers beside it.")
 @click.option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
@@ -66,7 +63,6 @@ def serve(
     max_jobs: int,
     max_stored: int,
     max_hours: float,
-    max_per_address: int,
     workers: int,
     devices: tuple[str, ...],
     rate: str,
@@ -75,9 +71,10 @@ def serve(
     """Serve the tuning database, the kernels and jobs over HTTP, with a page for browsers.
 
     It listens on the loopback interface; any other --host needs a token from --token-file or MMSBGEN_TOKEN. Requests
-    that change something always need a token: if none is given, one is made and stored in the data folder. Jobs are
-    done by the service's own workers and by every 'mmsbgen worker' on the same database. Ctrl-C ends the service;
-    running jobs are returned to the queue and resume when it is started again.
+    need the token if they change something, come by a name of --allow-host, or come through a proxy. If no token is
+    given, one is made and stored in the data folder. Jobs are done by the service's own workers and by every 'mmsbgen
+    worker' on the same database. Ctrl-C ends the service; running jobs are returned to the queue and resume when it
+    is started again.
     """
     from mmsbgen.service.http.service_settings import MIB, RequestLimits, ServiceSettings, is_loopback
     from mmsbgen.service.http.tokens import VARIABLE, given_token, kept_token, own_folder
@@ -115,7 +112,6 @@ def serve(
         jobs=max_jobs,
         stored=max_stored * MIB,
         hours=max_hours,
-        address=max_per_address,
         rate=rate,
         write_rate=write_rate,
     )
@@ -141,9 +137,15 @@ def serve(
         port = opened.getsockname()[1]
         click.echo(f"mmsbgen serves http://{address}:{port}/ from the database {where}", err=True)
         if place is not None:
-            click.echo(f"The token for requests that change something is in {place}", err=True)
+            click.echo(f"The token is in {place}", err=True)
             if sys.stderr.isatty():  # a log must not get it
                 click.echo(f"Open this to be signed in: http://{address}:{port}/#token={token}", err=True)
+        if not is_loopback(host):
+            click.echo(
+                "Slow clients can take all connections unless a proxy is before it: see 'Serve behind nginx' in the "
+                "documentation",
+                err=True,
+            )
         run(settings, opened, workers, devices)
 
 

@@ -48,8 +48,15 @@ def chosen_k(parts: Split, checked: CheckedRequest, runtime: Runtime) -> tuple[i
     else:
         best = next(one for one in tried if one.k == k)
         others = [one for one in tried if one.k != k]
-        near = [str(one.k) for one in others if best.log_likelihood - one.log_likelihood <= one.standard_error]
+        near = [f"K={one.k}" for one in others if best.log_likelihood - one.log_likelihood <= one.standard_error]
         why = "predicts held-out pairs best" if len(tried) > 1 else "is the only one that could be tried"
-        also = f"; within a standard error of it: {', '.join(near)}" if near else ""
+        verb = "is" if len(near) == 1 else "are"
+        also = f"; {_joined(near)} {verb} within one standard error of it" if near else ""
         checked.request.on_message(f"Chosen: K={k} {why}{also}.")
     return k, tried
+
+
+def _joined(names: list[str]) -> str:
+    """``a``, ``a and b``, or ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
+import stat
 import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import jinja2.meta
 
+from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.kernels.dialect import Dialect, dialect
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
@@ -20,6 +23,8 @@ from mmsbgen.kernels.space import Config, Traits, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from jinja2.bccache import Bucket
 
 
 @dataclass(frozen=True)
@@ -40,16 +45,53 @@ OWN: dict[str, str] = {}
 """Templates of users' own sources by name; what they render to is not formatted."""
 
 
+class _CompiledTemplates(jinja2.BytecodeCache):
+    """Compiled templates on disk: compiling them takes a third of a second of every run.
+
+    They are code, so a folder that others own or may write is not used.
+    """
+
+    def __init__(self) -> None:
+        import platformdirs
+
+        self._files = BinaryCache(platformdirs.user_cache_path("mmsbgen") / "templates")
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if self._is_ours() and (found := self._files.load(self._key(bucket))):
+            bucket.bytecode_from_string(found[0])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._files.store(self._key(bucket), bucket.bytecode_to_string(), "")
+
+    def _is_ours(self) -> bool:
+        try:
+            found = self._files.folder.stat()
+        except OSError:
+            return False
+        return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+    @staticmethod
+    def _key(bucket: Bucket) -> str:
+        """Of all that compiling depends on: name, text, options and Jinja's release."""
+        return BinaryCache.key([bucket.key, bucket.checksum, jinja2.__version__, repr(sorted(_OPTIONS.items()))])
+
+
+_OPTIONS: dict[str, Any] = {
+    "trim_blocks": True,
+    "lstrip_blocks": True,
+    "keep_trailing_newline": True,
+    "autoescape": False,
+}
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """The Jinja environment of all templates; undefined names are errors."""
     return jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader("mmsbgen", "templates"), jinja2.DictLoader(OWN)]),
         undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
+        bytecode_cache=_CompiledTemplates(),
+        **_OPTIONS,
     )
 
 

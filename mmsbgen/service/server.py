@@ -12,7 +12,6 @@ import uvicorn
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import handling
 from mmsbgen.service.app import create_app
-from mmsbgen.service.http.bounded_protocol import bounded
 from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.local_workers import beside
 from mmsbgen.service.service_context import ServiceContext
@@ -20,6 +19,8 @@ from mmsbgen.service.service_context import ServiceContext
 __all__ = ["listening", "serve"]
 
 _SHUTDOWN_SECONDS = 10
+PROXIES = ["127.0.0.0/8", "::1", "::ffff:127.0.0.0/104"]
+"""Addresses of this machine, as sockets of either family give them: X-Forwarded-For and -Proto count from these."""
 
 
 class _Server(uvicorn.Server):
@@ -57,14 +58,15 @@ def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, de
     limits = settings.limits
     config = uvicorn.Config(
         app,
-        http=bounded(limits.address),
+        http="h11",  # the other, httptools, does not limit headers
         h11_max_incomplete_event_size=limits.head,
         limit_concurrency=limits.connections,
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=True,
+        forwarded_allow_ips=PROXIES,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

@@ -110,7 +110,7 @@ def how_measured(commands: Sequence[str], runs: Sequence[Run], limit: float) -> 
         f"machine: {'; '.join(machines)}; load averages from {min(loads):.1f} to {max(loads):.1f}",
         f"versions: {', '.join(versions)}",
         *([f"revision of mmsbgen's rows: {', '.join(revisions)}"] if revisions else []),
-        f"limit of a run: {' or '.join(limits)} s; after one that reached it no other seed was tried",
+        f"limit of a run: {' or '.join(limits)} s; after a run that reached it, no further seed was tried",
     ]
 
 

@@ -107,8 +107,8 @@ def widths(report: Report, results: Results, interval: int, name: str, folder: P
         rows += [[f"{info.platform}: {what}", *(f"{v:.2f}" for v in values)] for what, values in lines.items()]
     report.table(["", *(f"width {width}" for width in WIDTHS)], rows)
     report.text(
-        "The paper has 9.8 without vectors and 20.9 at width 8 for two 8-core processors; its figure 2 falls a little "
-        "at width 16."
+        "The paper reports 9.8 without vectors and 20.9 at width 8, on two 8-core processors. In its figure 2, width "
+        "16 is a little slower than width 8."
     )
     figure(folder / f"{name}.svg", speedups, f"{report.devices[0].compute_units} cores")
     report.text(f"![Speed-up over the C baseline by vector width]({name}.svg)")
@@ -141,10 +141,10 @@ def kernels(report: Report, results: Results, interval: int, rounds: int) -> Non
             rows,
         )
     report.text(
-        f"Seconds for 1000 iterations with an evaluation every {interval}: the median of {rounds} calls times the "
-        "number of calls. Choosing the mini-batch is not in it. The baseline adds pairs up in one group, so that "
-        "theta_end has one to add. The paper's column is from two 8-core processors. Its THETA SUM (0.048 s) is a part "
-        "of theta_end here, and its total has more parts than its rows."
+        f"Seconds are for 1000 iterations with an evaluation every {interval}: the median of {rounds} calls times the "
+        "number of calls. They do not include the choice of the mini-batch. The baseline adds up pairs in one group, "
+        "so its theta_end has only one to add. The paper's column is from two 8-core processors. Its THETA SUM (0.048 "
+        "s) is a part of theta_end here. Its total has more parts than the rows."
     )
 
 
@@ -154,8 +154,8 @@ def baseline(report: Report, results: Results, dtype: str) -> None:
     phi = results["update_phi"][first]
     report.text("## The baseline")
     report.text(
-        f"{Baseline(dtype).command}; one thread, strict arithmetic, the platform's basic instruction set "  # type: ignore[arg-type]
-        "(these are the times that speed-ups refer to). For comparison only:"
+        f"{Baseline(dtype).command}; one thread, strict arithmetic, the platform's basic instruction set. "  # type: ignore[arg-type]
+        "Speed-ups refer to these times. The other columns are for comparison only."
     )
     rows = [
         ["update_phi, ms", phi["baseline"].text(), phi["faster"].text(), phi["fused"].text()],

@@ -57,44 +57,46 @@ QUOTED_AUC = {"CA-GrQc": ("svinet, on 1 % of its own choice †", 0.93, 8)}
 
 
 INTRO = """\
-After this page you know on which graphs mmsbgen's default communities agree with known ones, and which method does
-better elsewhere.{command_note}
+This page shows on which graphs mmsbgen's default communities agree with known ones, and which method does better on
+the others.{command_note}
 
-Every graph was run as `mmsbgen detect GRAPH -k K --seed S -o OUT`, K being the number of distinct known communities.
-CA-GrQc has no known ones: K = 50, `--validation 0.09 --test 0.01`.
+Every graph was run as `mmsbgen detect GRAPH -k K --seed S -o OUT`. K is the number of distinct known communities.
+CA-GrQc has none. It was run with K = 50 and `--validation 0.09 --test 0.01`.
 
 ## Reading the tables
 
-* **Scores** are those of [`mmsbgen evaluate --graph`](how-to/compare.md). Read ONMI max first. Average F1 rewards one
-  community of all vertices: see the row of that name. The best mean ONMI comes first. Communities of one
-  vertex and repeated ones are left out, for all methods.
-* **K** is told to mmsbgen, svinet and BigCLAM, which is an advantage. On the other hand mmsbgen and svinet hold out
-  links that the others see.
-* **±** is the standard deviation over five seeds, three for slow methods; deterministic ones run once. Seconds are
-  medians on a busy machine, over graphs: of the whole command for mmsbgen, else of the method.
-* **Parameters** of the others are their libraries' defaults, unless a name shows another. Other values may be better.
+* **Scores** are those of [`mmsbgen evaluate --graph`](how-to/compare.md). Look at ONMI max first; the best mean of it
+  is in the first row. Average F1 rewards one community with every vertex, as its row shows. For all methods, repeated
+  communities and those of one vertex are left out.
+* **K** is given to mmsbgen, svinet and BigCLAM, which is an advantage. But mmsbgen and svinet hold out links that the
+  others see.
+* **±** is the standard deviation over five seeds, or three for slow methods. Deterministic methods ran once.
+* **Seconds** go from the fastest to the slowest graph, by medians on a busy machine. For mmsbgen they are of the whole
+  command, for the others of the method alone.
+* **Parameters** of the others are their libraries' defaults, unless a name shows another value. Other values may be
+  better.
 """
 
 LIMITS = """\
 ## What this does not show
 
-Seven small graphs, one machine, defaults only. Known communities are what people wrote down, not the only structure
-of a graph. K is given here: [choose K](how-to/choose-k.md) has how well it is chosen. Where communities are disjoint or
-tiny, [another method](when-not-to-use-it.md) is better or faster.
+The runs are of seven small graphs, on one machine, with defaults only. Known communities are what people wrote down,
+not the only structure of a graph. K is given here; [choose K](how-to/choose-k.md) shows how well mmsbgen chooses it.
+Where communities are disjoint or tiny, [another method](when-not-to-use-it.md) is better or faster.
 """
 
 
 COVERS_INTRO = """\
 ## The graphs
 
-The last columns have the distinct known communities / those of mmsbgen, means over seeds."""
+The last three columns are of the distinct known communities / of those that mmsbgen found (means over seeds)."""
 
 STARTS_INTRO = """\
 ## Starts and ends
 
-A chain [starts](statistics.md#what-a-run-does) from sets that a fast method finds, or at random. These are the covers
-of the starts before any sweep, beside those at the end: mean ONMI max, and for CA-GrQc AUC of validation pairs.
-Log-likelihoods are nats a validation pair, of the start that was chosen."""
+A chain [starts](statistics.md#what-a-run-does) from sets that a fast method finds, or at random. The table compares
+the covers of two starts, before any sweep, with the covers at the end. It gives the mean ONMI max, or for CA-GrQc the
+AUC of validation pairs. Log-likelihoods are of the start that was chosen, in nats a validation pair."""
 
 
 @dataclass

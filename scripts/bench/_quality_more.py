@@ -16,8 +16,8 @@ GRAPH, FAMILY = "CA-GrQc", "n1000-mu"
 INTRO = """\
 ## Other comparisons
 
-Three reports have more: [planted covers](reports/lfr.md) of LFR graphs by memberships and mixing,
-[hidden links](reports/links.md) on real graphs, and the [calibration](reports/calibration.md) of link probabilities."""
+Three reports have details: on [planted covers](reports/lfr.md) of LFR graphs, on [hidden links](reports/links.md) of
+real graphs, and on the [calibration](reports/calibration.md) of link probabilities."""
 
 
 def _runs(name: str) -> list[dict[str, Any]]:

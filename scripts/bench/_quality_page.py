@@ -16,9 +16,9 @@ Run = Mapping[str, Any]
 
 _QUOTED_TITLES = ("svinet communities.txt, K given †", "svinet, pi > 0.1, K given †")
 _QUOTED_NOTE = (
-    "† svinet, measured earlier on another machine: github.com/premgopalan/svinet at 453de34, `-link-sampling`, seeds "
-    "1 to 3. It is stochastic variational inference of the same model by its authors (Gopalan and Blei, PNAS 2013). "
-    "Its seconds do not compare."
+    "† svinet was measured earlier on another machine: github.com/premgopalan/svinet at 453de34, `-link-sampling`, "
+    "seeds 1 to 3. It is the authors' program of stochastic variational inference of the same model (Gopalan and Blei, "
+    "PNAS 2013). Its seconds cannot be compared with the others."
 )
 
 #: The measures of a page: heading, and the name in a :class:`Result`.
@@ -193,7 +193,7 @@ def starts_row(graph: str, runs: Sequence[Run]) -> list[str]:
 
 
 def starts_table(of: Mapping[str, Sequence[Run]]) -> list[str]:
-    """What starts are worth by themselves, and what chains make of them."""
+    """The covers of the starts, and of the chains that begin with them."""
     head = ["graph", "Leiden's communities", "ego nets", "end, by default", "end, from random"]
     head += ["log-likelihood at the start", "at the end", "starts chosen"]
     return markdown_table(head, [starts_row(graph, runs) for graph, runs in of.items()])
@@ -245,8 +245,9 @@ def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Se
 def _about(name: str, known: Mapping[str, Any]) -> str:
     """What there is to say about a graph without known communities."""
     return (
-        f"{GRAPHS.get(name, name)}; {known['vertices']} vertices, {known['links']} links. K = {known['k']}, and links "
-        "and as many non-links are held out. AUC is the chance that a link gets the larger probability; all but svinet "
-        f"rank the same pairs. {known['validation']:.0%} are for validation, by which mmsbgen has chosen start and "
-        f"end. {known['test']:.0%} are for test, too few for a narrow AUC."
+        f"{GRAPHS.get(name, name)}; {known['vertices']} vertices, {known['links']} links. K = {known['k']}. "
+        f"{known['validation']:.0%} of the links are held out for validation and {known['test']:.0%} for test, each "
+        "with as many non-links. "
+        "mmsbgen chose its start and its end by the validation pairs. The test pairs are too few for a precise AUC. "
+        "AUC is the probability that a link ranks above a non-link. All methods but svinet rank the same pairs."
     )

@@ -175,7 +175,7 @@ def told(report: Report, rows: list[dict[str, Any]]) -> None:
     report.text(
         shown_svg("Share of linked pairs over mean probability, before and after; see the table", "calibration.svg"),
         "",
-        "Diagrams are of seed 0, by tenths of the pairs of probability .1 or more.",
+        "The diagrams show seed 0, in the same ten groups.",
     )
 
 
@@ -216,12 +216,12 @@ def main() -> None:
     device = chosen_devices(given.device)[0]
     report = Report(
         "Calibration of link probabilities",
-        "Expected calibration error (ECE): the mean difference between probability and share of linked pairs, by "
-        "tenths of the pairs of probability .1 or more, averaged over seeds. A tenth of the links was taken out "
-        "before the run. `before` is the error of the model, `after` that of calibrated probabilities, `error` "
-        "its standard error in one run. `by chance` is what a perfect model would show with as many pairs. `by "
-        "the run` is `calibration.test.ece` of `run.json`, from 1 % of the links. Log-likelihoods are of any "
-        "pair, in nats.",
+        "The expected calibration error (ECE) is the mean difference between the probability of pairs and the share "
+        "that is linked. It is taken in ten equal groups of the pairs of probability .1 or more. A tenth of the links "
+        "was taken out before the run. Values are means over seeds. `before` is the ECE of the model and `after` that "
+        "of calibrated probabilities. `error` is the standard error of `after` in one run. `by chance` is the ECE "
+        "that a perfect model would show with as many pairs. `by the run` is `calibration.test.ece` of `run.json`, "
+        "from 1 % of the links. Log-likelihoods are of any pair, in nats.",
         behind="",
     )
     report.devices.append(device)

@@ -73,18 +73,19 @@ FAMILIES = {
 }
 
 INTRO = """\
-How well covers agree with the planted one on graphs of Lancichinetti and Fortunato, by ONMI (max): 1 is the same
-cover. A half or a tenth of the vertices is in as many communities as the first column says, the others in one. The
-mixing mu is the share of a vertex's links that leave its communities. The mean degree is 20.
+This page shows how well covers agree with the planted one on LFR graphs (Lancichinetti and Fortunato), by ONMI (max).
+An ONMI of 1 means the same cover. A half or a tenth of the vertices overlap: they are in as many communities as the
+first column says. The others are in one. The mixing mu is the share of a vertex's links that leave its communities.
+The mean degree is 20.
 
-mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K, and with the true K, which BigCLAM is told too.
-The other methods and their parameters are those of [quality](../quality.md)."""
+mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K, and with the true K. BigCLAM gets the true K
+too. The other methods and their parameters are those of [quality](../quality.md)."""
 
 LIMITS = """\
 ## What this does not show
 
-Planted communities are random graphs inside, as the model assumes; those that people know of are not. Degrees and
-sizes are of one kind. Differences under the spread say nothing; with one graph a cell it is not known."""
+A planted community is a random graph inside, as the model assumes. The communities that people know are not. Degrees
+and sizes are of one kind. Differences below the spread mean nothing. With one graph a cell, the spread is not known."""
 
 
 def lfr_case(family: str, mixing: float, memberships: int, number: int, folder: Path) -> Case:
@@ -179,18 +180,18 @@ def page(runs: Sequence[Run], facts: Sequence[str], svg: str) -> str:
     """The page."""
     lines = ["# Covers of LFR graphs", "", INTRO, "", "## In short", ""]
     lines += [
-        "Mean ONMI of the 18 kinds of graphs, and the standard deviation between graphs of a kind (`spread`).",
+        "ONMI is the mean over the 18 kinds of graphs. `spread` is the standard deviation between graphs of a kind.",
         "",
     ]
     lines += [*summary(runs), "", shown_svg("ONMI by memberships, mixing and kind of graph; see the tables", svg), ""]
-    lines += ["The best of a row is bold below. What has no number was not run, or had no result within the limit."]
+    lines += ["The best value of a row is bold below. A dash means: not run, or no result within the limit."]
     for family, about in families_of(runs).items():
         low, high = about.sizes
         lines += [
             "",
             f"## {about.title}",
             "",
-            f"Communities have {low} to {high} vertices, degrees are {about.most} at most.",
+            f"Communities have {low} to {high} vertices. No degree is above {about.most}.",
         ]
         lines += ["", *table(runs, family)]
     lines += ["", LIMITS, "", "## How it was measured", "", *(f"- {fact}" for fact in facts), ""]
@@ -218,7 +219,7 @@ def write(known: Known, args: argparse.Namespace, ran: bool) -> None:
     picture(runs, svg)
     facts = [
         *how_measured(commands, runs, args.limit),
-        "each method with seed 0, each graph of a kind with another seed",
+        "seeds: 0 for each method; graphs of a kind have different seeds",
     ]
     facts.append(
         f"every run with its K, the number of communities, date and limit: [{args.report.name}]({args.report.name})"

@@ -57,6 +57,8 @@ from mmsbgen.sampler.diagnostics.held_out import auc, auc_error
 
 BUILD = ROOT / "build" / "links"
 GRAPHS = ("netscience", "email-Eu-core", "facebook_combined", "CA-GrQc", "CA-HepTh", "CA-CondMat", "amazon-1.90")
+#: Makes all runs, if the graphs follow; those of the repository were made in parts.
+COMMAND = "python scripts/bench/bench_links.py --data data --graphs"
 #: The options of mmsbgen's own rows.
 OWN = {"mmsbgen": [], "mmsbgen-chains": ["--chains", "4"], "mmsbgen-k50": ["-k", "50", "--chains", "4"]}
 ALS = "als"
@@ -74,21 +76,25 @@ SHARE, SEED = 0.1, 0
 KINDS = ("any pair", "distance 2 or 3")
 
 INTRO = """\
-A tenth of the links is hidden at random before any method sees the graph; a vertex that loses all of its links stays.
-The AUC is the chance that a hidden link ranks above a non-link, ties counting half. Non-links are any pairs, or pairs
-at distance 2 or 3 in what is shown, which are harder; of each there are as many as hidden links. All methods rank the
-same pairs. ± is DeLong's standard error.
+A tenth of the links is hidden at random before any method sees the graph. A vertex that loses all of its links stays.
+The AUC is the probability that a hidden link ranks above a non-link; ties count half. Non-links are any pairs, or pairs
+at distance 2 or 3 in the graph that the methods see. The latter are harder. There are as many of each as hidden
+links. All methods rank the same pairs. ± is DeLong's standard error.
 
-mmsbgen runs as `mmsbgen detect GRAPH`, where held-out pairs choose K; with `--chains 4`, which
-[is advised](../how-to/choose-k.md) for ranking pairs; and with `-k 50 --chains 4`. A dash: not run. ALS is alternating
-least squares of the adjacency by the library implicit (Hu, Koren and Volinsky). Links that are hidden once more choose
-its factors (16, 64, 128) and its weight of a link (1, 10, 40)."""
+mmsbgen runs in three ways:
+
+* `mmsbgen detect GRAPH`, where held-out pairs choose K
+* with `--chains 4`, as [advised](../how-to/choose-k.md) for ranking pairs
+* with `-k 50 --chains 4`
+
+ALS factorises the adjacency matrix by alternating least squares, with the library implicit (Hu, Koren and Volinsky).
+Its number of factors (16, 64, 128) and its weight of a link (1, 10, 40) are chosen by a second set of hidden links."""
 
 LIMITS = """\
 ## What this does not show
 
-One split a graph; links that come later are other than hidden ones. Neighbours say nothing of pairs that have none in
-common."""
+Each graph was split once. Links that come later may differ from hidden ones. Scores by common neighbours cannot rank
+pairs that have none."""
 
 
 @dataclass
@@ -220,9 +226,10 @@ def picture(runs: Mapping[tuple[str, str], Run], graphs: Mapping[str, Any], path
 
 def page(runs: Mapping[tuple[str, str], Run], graphs: Mapping[str, Any], facts: Sequence[str], svg: str) -> str:
     """The page."""
-    lines = ["# Hidden links", "", INTRO, "", "The best of a row is bold.", "", *table(runs, graphs), ""]
+    lines = ["# Hidden links", "", INTRO, "", "The best value of a row is bold.", "", *table(runs, graphs), ""]
     lines += [shown_svg("AUC of every method on every graph against either kind of non-links; see the table", svg), ""]
-    lines += ["## Graphs", "", "Shares are those of the hidden links.", "", *graph_table(runs, graphs), "", LIMITS, ""]
+    lines += ["## Graphs", "", "Percentages are shares of the hidden links.", "", *graph_table(runs, graphs), ""]
+    lines += [LIMITS, ""]
     return "\n".join([*lines, "## How it was measured", "", *(f"- {fact}" for fact in facts), ""])
 
 
@@ -238,7 +245,8 @@ def write(known: Known, cases: Sequence[LinkCase], args: argparse.Namespace) -> 
     write_report(args.report, "Hidden links", commands, graphs, runs)
     svg, by_method = args.page.with_suffix(".svg"), {(one["graph"], one["method"]): one for one in runs}
     picture(by_method, graphs, svg)
-    facts = [*how_measured(commands, runs, args.limit), f"every run: [{args.report.name}]({args.report.name})"]
+    facts = how_measured([f"{COMMAND} {','.join(graphs)}"], runs, args.limit)
+    facts.append(f"every run, and the commands of each part: [{args.report.name}]({args.report.name})")
     args.page.write_text(page(by_method, graphs, facts, svg.name))
 
 

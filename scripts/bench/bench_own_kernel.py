@@ -148,7 +148,7 @@ def compare(report: Report, device: Any, name: str, args: argparse.Namespace) ->
         each = ", ".join(f"{1e3 * one:.3g}" for one in mine)
         rows.append([tool, f"{1e3 * medians[tool]:.3g}", each, f"{tried:g}", config_text(best)])
     report.text(f"### {name}, {', '.join(f'{size} = {value}' for size, value in SIZES[name].items())}")
-    report.table(["tool", "median, ms", "each search, ms", "tried", "the fastest"], rows)
+    report.table(["tool", "median, ms", "each search, ms", "tried", "fastest configuration"], rows)
     listed = [{"tool": tool, "seed": seed, **one} for (tool, seed), one in found.items()]
     report.data.setdefault("kernels", []).append(
         {"kernel": name, "device": device.info.spec, "medians_s": medians, "searches": listed}
@@ -173,8 +173,9 @@ def main() -> None:
             config, tried = by_kernel_tuner(name, device, args.seconds, int(seed), args.strategy)
         print(json.dumps({"config": config, "tried": tried}))
         return
-    intro = f"Searches of {args.seconds:g} s, kernel_tuner by {args.strategy}; all winners are timed in turns."
-    report = Report("Own kernels: this tuner and kernel_tuner", intro, behind="")
+    intro = f"mmsbgen and kernel_tuner ({args.strategy}) search for {args.seconds:g} s each time."
+    intro += " All winners are then timed again, in turns."
+    report = Report("Own kernels: mmsbgen and kernel_tuner", intro, behind="")
     for device in opened(report, args.device):
         for name in args.kernel or SIZES:
             compare(report, device, name, args)

@@ -180,7 +180,8 @@ def main() -> None:
     options.add_argument("--graph", type=Path, required=True, help="an undirected graph, such as com-DBLP")
     given = options.parse_args()
     arcs = as_arcs(given.graph)
-    report = Report("Rounds over rows", "A full round of sums of neighbours' rows, and rounds that send changes.", "")
+    intro = "Full rounds add up the rows of all neighbours. Other rounds send only changes."
+    report = Report("Rounds over rows", intro, "")
     report.text(f"{arcs.name}: {arcs.n_vertices} vertices, {arcs.n_arcs // 2} links, float32.")
     products = {columns: product_time(arcs, columns, given.repetitions) for columns in FEATURES}
     for info in chosen_devices(given.device):
@@ -200,7 +201,7 @@ def main() -> None:
                 kept[columns] = {"round_s": best, "scalar_s": plain, "roof_gbps": roof, "config": dict(config)}
                 progress(f"{info.platform}: {table[-1]} {describe(config)}")
             report.text(f"## {info.platform}")
-            report.table(["F", "ms a round", "GB/s", "gather roof", "of it", "scalar loops", "SciPy"], table)
+            report.table(["F", "ms a round", "GB/s", "gather roof", "of the roof", "scalar loops", "SciPy"], table)
             shares = changes(arcs, device, min(3, given.repetitions))
         report.table(["rounds", "tolerance", "count", "passes", "ms", "mean error", "largest error"], shares)
         report.data[info.platform] = {"rounds": kept, "changes": shares}

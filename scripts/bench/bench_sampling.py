@@ -94,9 +94,9 @@ def main() -> None:
     device = chosen_devices(given.device)[0]
     report = Report(
         "Samples of the posterior",
-        f"Runs with {given.sweeps} sampling sweeps, by single chains (alone) and by all of them (pooled). The share "
-        "within 90 % intervals is of the draws of held-out pairs; intervals are made of means and deviations of pi and "
-        "beta alone.",
+        f"Each run has {given.sweeps} sampling sweeps. Intervals come from single chains (alone) or from all of them "
+        "(pooled). They use means and deviations of pi and beta only. Shares within 90 % intervals are of the draws of "
+        "held-out pairs.",
         behind="",
     )
     report.devices.append(device)

@@ -164,8 +164,8 @@ def report(records: Sequence[tuple[str, TrialRecord]]) -> dict[str, Any]:
     """Everything that selection.json holds."""
     made: dict[str, list[Fold]] = {name: folds(records, left_out) for name, left_out in SETS.items()}
     swept = [one for one in records if one[0] == SWEEPS[0]]
-    ways = {"all near problems asked, carried over where not valid (in use)": summary(folds(swept, SETS["another K"]))}
-    ways["the same, every block carried over relative to K"] = summary(folds(swept, SETS["another K"], always=True))
+    ways = {"all near problems, adapted only where not valid (in use)": summary(folds(swept, SETS["another K"]))}
+    ways["the same, with every block adapted to K"] = summary(folds(swept, SETS["another K"], always=True))
     nearest = transfer.NEAREST
     try:
         transfer.NEAREST = 1
@@ -206,16 +206,17 @@ def page(made: dict[str, Any]) -> str:
     lines = [
         "# Selection where nothing was tuned",
         "",
-        "How much selection loses for a problem that was never tuned: another K, another m or n, another device.",
+        "How much selection loses for a problem that was never tuned: another K, another m or n, or another device.",
         "",
-        "Every recorded problem is left out in turn, with all that the set names, and selected for from the rest.",
-        "Efficiency is the best recorded time over that of the configuration selected, as recorded for that problem.",
+        "Every recorded problem is left out in turn, with all records of its K, its sizes or its device. The rest make",
+        "the choice.",
+        "Efficiency is the best recorded time of the problem over the recorded time of the choice.",
         "Medians and minima are of efficiencies.",
         "",
-        "- *tried*: problems for which the choice had been tried; the first median and minimum are of these alone",
-        "- *stood in*: the choice had not been tried, and the next one that had stands in, in the second median",
+        "- *tried*: problems for which the choice had been tried; the first median and minimum are of these",
+        "- *stood in*: the choice had not been tried; the second median and minimum take the next one that had",
         "- *nothing tried*: no choice had been tried there",
-        "- *least median*: every choice whose time is not known counts as if it never ended",
+        "- *least median*: a choice whose time is not known counts as 0",
         "",
         "Each problem is in [selection.json](selection.json). Command: `scripts/bench/bench_selection.py`.",
         "",
@@ -224,7 +225,7 @@ def page(made: dict[str, Any]) -> str:
         shown = {sweep: s for sweep, s in parts.items() if s["problems"]}
         lines += [f"## {name[0].upper()}{name[1:]}", "", head, *(_row(sweep, s) for sweep, s in shown.items()), ""]
     lines += ["## Ways compared, for another K", ""]
-    lines += [f"On {SWEEPS[0]}, where most near problems have the same configurations.", ""]
+    lines += [f"On {SWEEPS[0]}, in which most near problems have the same configurations.", ""]
     lines += [head, *(_row(name, s) for name, s in made["ways"].items())]
     return "\n".join(lines) + "\n"
 

@@ -85,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--share", type=float, default=0.01, help="share of the links that are replaced (default .01)")
     given = options.parse_args(arguments)
     graph = load_graph(given.graph)
-    report = Report("Updates", "Seconds of whole commands, in turns, and AUC of pairs that neither has seen.")
+    intro = "Seconds are of whole commands, run in turns. AUC is of pairs that neither command has seen."
+    report = Report("Updates", intro)
     size = f"{graph.name}: {graph.n_vertices} vertices, {graph.n_links} links"
     report.text(f"{size}; K = {given.k}; {given.share:.1%} of the links were replaced.")
     rows, data = [], {}

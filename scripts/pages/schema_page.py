@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 INTRO = """\
 # Database schema
 
-Every table and column of the tuning database, on SQLite and on PostgreSQL; revision {revision}. `scripts/docs --update`
+Every table and column of the tuning database at revision {revision}, on SQLite and PostgreSQL. `scripts/docs --update`
 makes this page from `mmsbgen/db/store/schema.py`.
 
 ![Tables and what they refer to](../pictures/schema.svg)
@@ -42,11 +42,11 @@ makes this page from `mmsbgen/db/store/schema.py`.
 Read it with any SQL client ([tutorial](../tutorials/database.md#4-sql)). To write, use
 [`mmsbgen db import`](../how-to/exchange-records.md), which keeps digests right.
 
-Two views spare joins: `all_trials` has every trial, `best_trials` the fastest one of each device, compiler, kernel and
-problem. `mmsbgen db best` may name another, as it prefers what was timed again in turns. Their columns: id, created_at,
-run, backend, device, platform, driver, compiler, compiler_version, compiler_options, family, kernel, template_digest,
-problem, config, status, message, median_s, spread_s, gbps, roof_gbps, roof_fraction, energy_j. `all_trials` also has
-quarantined.
+Two views save joins. `all_trials` has every trial, and `best_trials` the fastest one of each device, compiler, kernel
+and problem. `mmsbgen db best` may name another one, because it prefers what was timed again in turns. Columns are id,
+created_at, run, backend, device, platform, driver, compiler, compiler_version, compiler_options, family, kernel,
+template_digest, problem, config, status, message, median_s, spread_s, gbps, roof_gbps, roof_fraction, energy_j.
+`all_trials` also has quarantined.
 """
 
 

@@ -146,6 +146,7 @@ def test_a_migration_that_breaks_off_leaves_the_old_schema(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("revision", ["0001"])
 def test_several_processes_migrate_one_database(url: str, revision: str) -> None:
     restore(url, revision)
     code = (

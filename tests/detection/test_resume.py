@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.saved import checkpoint
 from tests.conftest import open_or_skip
 from tests.detection.detections import FAST, cli
+from tests.sampler.test_checkpoint import rewrite
 
 pytestmark = pytest.mark.opencl
 
@@ -48,6 +50,23 @@ def test_resuming_to_more_iterations(ring, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("1 2\n2 3\n")
     assert "another graph" in cli(other, "--resume", saved, code=2).stderr
+
+
+def test_texts_of_a_forged_checkpoint_are_shown_without_what_a_terminal_obeys(ring, tmp_path):
+    cli(ring, "-k", 3, "-n", 2, "-o", tmp_path / "out", "--checkpoint")
+    saved, other, log = tmp_path / "forged.npz", tmp_path / "other.txt", tmp_path / "log"
+    other.write_text("1 2\n2 3\n1 3\n")
+    text = "one\x1b[2Jtwo\nERROR forged\x07\u202e"
+    forged = ({"format": 99, "version": text}, {"options": {text: 1}}, {"graph": text}, {"graph_name": text})
+    for changes in forged:
+        shutil.copy(tmp_path / "out" / "checkpoint.npz", saved)
+        rewrite(saved, **changes)
+        said = cli(other, "--resume", saved, "--log-file", log, code=2).output
+        for told in (said, log.read_text()):
+            assert "forged.npz" in told
+            assert not {"\x1b", "\x07", "\u202e"} & set(told)
+            assert not any(line.startswith("ERROR forged") for line in told.splitlines())
+        log.unlink()
 
 
 @pytest.fixture

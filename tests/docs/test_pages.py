@@ -34,6 +34,7 @@ STAYS = "goes on until it is stopped"
 NOT_RUN: dict[str, list[tuple[str, str]]] = {
     "README.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE), ("scripts/test", MINUTES)],
     "CONTRIBUTING.md": [("git clone <your fork> && cd mmsbgen", CLONE)],
+    "docs/how-to/serve-behind-nginx.md": [("mmsbgen serve --allow-host tuner.example.org", STAYS)],
     "docs/how-to/several-devices.md": [("mmsbgen tune --workers all", DEVICES), ("dask scheduler", FLEET)],
     "docs/index.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE)],
     "docs/performance-methods.md": [("scripts/install --dev --cuda", GPU)],

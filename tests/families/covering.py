@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -309,10 +309,12 @@ def covering(
     names: Sequence[str],
     traits: Traits,
     claims: Callable[[Item, Item], bool] = claimed,
+    elsewhere: Set[Pair] = frozenset(),
 ) -> Sample:
     """Variants of some kernels, taken together, with every pair of values that is claimed and that one of them allows.
 
-    The kernel is a value too: each of them comes with every value of its own that is not a block size.
+    The kernel is a value too: each of them comes with every value of its own that is not a block size.  Pairs that are
+    covered ``elsewhere``, on another platform, are not wanted again, but those of a kernel and a value are.
     """
     kernels = [_Kernel(family, family.kernel(name), traits) for name in names]
     wanted: set[Pair] = set()
@@ -322,6 +324,7 @@ def covering(
         for xs, ys in itertools.combinations(items, 2):
             wanted |= {(a, b) for a in xs for b in ys if claims(a, b)}
         wanted |= {(a, a) for values in items for a in values}
+        wanted -= {(a, b) for a, b in elsewhere if a != b and "kernel" not in (a[0], b[0])}
         lengths |= {name: max(len(values), lengths.get(name, 0)) for name, values in kernel.factors.items()}
     rng = random.Random(f"{' '.join(names)} {traits.dialect} {traits.kind}")
 

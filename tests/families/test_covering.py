@@ -76,6 +76,18 @@ def test_all_pairs_that_drawing_finds(group: tuple[str, ...], lanes: int) -> Non
 
 
 @pytest.mark.slow
+def test_what_is_covered_elsewhere_is_left_out_but_no_value_of_a_kernel() -> None:
+    """And no pair that only this platform takes; the sample gets smaller by half."""
+    group = ("update_phi", "block_links", "star_rows")
+    first, alone = covering(MMSB, group, CPU[16]), covering(MMSB, group, CPU[0])
+    second = covering(MMSB, group, CPU[0], elsewhere=first.covered)
+    assert first.covered | second.covered >= alone.covered
+    assert {pair for pair in alone.covered if "kernel" in (pair[0][0], pair[1][0])} <= second.covered
+    assert {pair for pair in alone.covered if pair[0] == pair[1]} <= second.covered
+    assert len(second.variants) < len(alone.variants) / 2
+
+
+@pytest.mark.slow
 def test_what_is_claimed() -> None:
     """Each K with each placement, type and kernel; noise on and off; small, odd and large blocks; nothing twice."""
     sample = covering(MMSB, GROUPS[0], CPU[16])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jinja2
 import pytest
+from jinja2.bccache import Bucket
 
 import mmsbgen.kernels.render
 from mmsbgen.base.errors import ConfigError, InputError
@@ -19,7 +20,7 @@ from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.families import family
 from mmsbgen.kernels.record_key import program_digest
-from mmsbgen.kernels.render import environment, render, template_digest
+from mmsbgen.kernels.render import OWN, environment, render, template_digest
 from mmsbgen.kernels.source_text.indent_source import indent_source, without_unused_defines
 from mmsbgen.kernels.source_text.program_tokens import digest_of_tokens
 from mmsbgen.kernels.space import Traits
@@ -188,3 +189,38 @@ def test_unused_defines_are_left_out() -> None:
     """Also those that only an unused one needs, or that only comments name."""
     used = "#define C(x) x\n/* B */\nint a[C(1)];\n"
     assert without_unused_defines("#define A 1u\n#define B A\n" + used) == used
+
+
+def _written(text: str) -> str:
+    """What a template of users gives in an environment that knows nothing yet but the files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(OWN, "kept.jinja", text)
+        return environment.__wrapped__().get_template("kept.jinja").render(x=3)
+
+
+def test_compiled_templates_are_taken_from_their_folder(private_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _written("{{ x }}") == "3"
+    (file,) = (private_cache / "mmsbgen/templates").iterdir()
+    assert _written("{{ x + 1 }}") == "4"  # the text is a part of the key
+    with monkeypatch.context() as patch:
+        patch.setattr(jinja2.Environment, "compile", None)  # nothing is compiled again
+        assert _written("{{ x }}") == "3"
+    for damaged in (b"", file.read_bytes()[:-9]):
+        file.write_bytes(damaged)
+        assert _written("{{ x }}") == "3"
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_folder_that_others_may_write_is_not_used(
+    private_cache: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    assert _written("{{ x }}") == "3"
+    (private_cache / "mmsbgen/templates").chmod(mode)
+    monkeypatch.setattr(Bucket, "bytecode_from_string", None)  # what loads code
+    assert _written("{{ x }}") == "3"
+
+
+def test_templates_are_compiled_where_no_folder_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert _written("{{ x }}") == "3"

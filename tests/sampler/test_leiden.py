@@ -99,7 +99,7 @@ rng = np.random.default_rng(1)
 links = np.unique(np.sort(rng.integers(3000, size=(9000, 2)), axis=1), axis=0)
 links = links[links[:, 0] != links[:, 1]]
 graph = network(3000, links, None if {weights} is None else np.full(len(links), {weights}))
-for number in range(400):
+for number in range(100):
     faulthandler.dump_traceback_later(20, exit=True)
     leiden(graph, float(np.exp(rng.uniform(-3, 9))), number)
 print("ended")

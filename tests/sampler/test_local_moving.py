@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import networkit  # noqa: F401 - an import of its own would count as time of a test
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -95,29 +95,6 @@ def test_the_same_records_give_the_same_bytes(scripts: Path, tmp_path: Path) -> 
     assert [name for name in one if one[name] != two[name]] == []
 
 
-def test_block_sizes_are_drawn_at_every_k_that_was_swept(figures: ModuleType, tmp_path: Path) -> None:
-    trials = [
-        trial(1e-4 * k, k=k, block_size=block)
-        for k, most in ((256, 100), (512, 99), (1024, 3))
-        for block in range(most)
-    ]
-    write(Bundle(runs=[RUN], trials=trials), tmp_path / "h200.jsonl")
-    assert _called(figures, "--database", tmp_path / "h200.jsonl", "--output", tmp_path / "pictures").exit_code == 0
-    made = {path.name for path in (tmp_path / "pictures").glob("block-size-*")}
-    assert made == {"block-size-nvidia-h200.png", "block-size-nvidia-h200-k256.png"}
-    assert "## Time over block size by placement: NVIDIA H200, K = 256" in (tmp_path / "pictures.md").read_text()
-
-
-def test_a_k_that_was_not_measured_is_not_drawn_twice(figures: ModuleType, tmp_path: Path) -> None:
-    """The figures for one K take the nearest that there is."""
-    trials = [trial(1e-4 * k, k=k, block_size=block) for k in (256, 1000) for block in range(100)]
-    write(Bundle(runs=[RUN], trials=trials), tmp_path / "h200.jsonl")
-    arguments = ("--database", tmp_path / "h200.jsonl", "--output", tmp_path / "pictures", "-k", 900)
-    assert _called(figures, *arguments).exit_code == 0
-    made = {path.name for path in (tmp_path / "pictures").glob("block-size-*")}
-    assert made == {"block-size-nvidia-h200.png", "block-size-nvidia-h200-k256.png"}
-
-
 def test_without_a_baseline_or_records(figures: ModuleType, tmp_path: Path) -> None:
     write(Bundle(runs=[RUN], trials=[trial(1e-4)]), tmp_path / "one.jsonl")
     arguments = ("--output", tmp_path / "f", "--baseline", tmp_path / "none.json")

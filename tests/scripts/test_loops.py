@@ -85,16 +85,11 @@ def test_every_chain_by_star_loop_compiles(compiler: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_what_the_sanitizer_runs_compiles_on_cuda(compiler: Any) -> None:
-    traits, kernels = traits_of(H200), family()
-    cases = list(module("_sanitized").chosen(kernels, traits, 100))
+def test_the_sanitizer_runs_every_placement() -> None:
+    cases = list(module("_sanitized").chosen(family(), traits_of(H200), 100))
     groups = {case.group for case in cases}
     assert groups == {"defaults", *(f"placements of {name}" for name in ("update_phi", "star_rows", "block_links"))}
     assert len([case for case in cases if case.group == "placements of block_links"]) == 12
-    for case in cases:
-        if case.group != "defaults":
-            compile_cuda(render(case.spec, case.problem, case.config, traits).text, compiler=compiler)
 
 
 @pytest.mark.slow

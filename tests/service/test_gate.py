@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -91,6 +93,48 @@ def test_names_of_other_sites_are_refused(narrow: Service, host: str, passes: bo
         answer = client.get("/api/v1/devices", headers={"Host": host})
     assert answer.status_code == (200 if passes else 421)
     assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("X-Forwarded-For", said) for said in ("192.0.2.7", "192.0.2.7,", "192.0.2.7, localhost", "127.0.0.1", "")),
+        *(("Forwarded", "for=192.0.2.7"), ("X-Real-IP", "192.0.2.7"), ("Via", "1.1 proxy")),
+        *(("X-Forwarded-Host", "tuner.example.org"), ("x-forwarded-proto", "https")),
+    ],
+)
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.2"])
+def test_what_a_proxy_on_this_machine_passes_on_needs_the_token(
+    narrow: Service, source: str, name: str, value: str
+) -> None:
+    through = httpx.HTTPTransport(local_address=source)
+    with narrow.client(token=None, transport=through) as client:
+        for path in ("/api/v1/kernels", "/metrics"):
+            assert client.get(path, headers={name: value, "Host": "localhost"}).status_code == 401
+        assert client.get("/metrics").status_code == 200, "of a client on this machine"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("peer", "client"),
+    [
+        *((peer, "192.0.2.7") for peer in ("127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1", "::ffff:127.9.9.9")),
+        *((peer, peer) for peer in ("128.0.0.1", "::2", "::ffff:128.0.0.1", "::ffff:10.0.0.1")),
+    ],
+)
+def test_proxies_on_this_machine_are_believed(peer: str, client: str) -> None:
+    """Also where the service listens on ``::``, which gives addresses of IPv4 as those of IPv6."""
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+    from mmsbgen.service.server import PROXIES
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["client"][0])
+
+    seen: list[str] = []
+    scope: Any = {"type": "http", "client": (peer, 1), "headers": [(b"x-forwarded-for", b"192.0.2.7")]}
+    asyncio.run(ProxyHeadersMiddleware(app, PROXIES)(scope, None, None))  # type: ignore[arg-type]
+    assert seen == [client]
 
 
 def test_no_other_site_may_ask(narrow: Service) -> None:
@@ -222,6 +266,7 @@ def test_other_machines_need_a_token_that_was_chosen(tmp_path: Path) -> None:
             assert client.get("/health", headers={"Host": "10.1.2.3:8000"}).status_code == 200
         with service.client() as client:
             assert client.get("/api/v1/devices").status_code == 200
+        assert "Slow clients can take all connections unless a proxy is before it" in service.log.read_text()
 
 
 @pytest.mark.slow
@@ -231,6 +276,7 @@ def test_the_token_is_made_once_and_kept_to_ourselves(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         token = file.read_text().strip()
         assert token not in service.log.read_text()
+        assert "proxy" not in service.log.read_text(), "this machine alone reaches it"
         with service.client(token=token) as client:
             assert client.post("/api/v1/jobs/tune", json={}).status_code == 202
     assert kept_token(tmp_path / "data") == (token, file, False)

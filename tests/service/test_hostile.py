@@ -1,12 +1,13 @@
 """Hostile clients: malformed requests and uploads, which a real service must answer 4xx and which change nothing.
 
-docs/reports/service.md has a run of 10,000 requests and 200 uploads.
+docs/service.md has a run of 10,000 requests and 200 uploads.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import socket
 import subprocess
 import sys
@@ -27,21 +28,34 @@ pytestmark = pytest.mark.slow
 
 FREE = ("--rate", "100000/second", "--write-rate", "100000/second")
 LIMITS = ("--max-vertices", "100000", "--max-links", "100000", "--max-graph", "32")
-PATIENCE_S, AT_ONCE = 20.0, 48
-"""A request that stops in the middle is ended when the service has waited long enough: so many are sent at once."""
+AT_ONCE = 48
+"""Requests that are sent at the same time."""
+ANSWER_S, INCOMPLETE_S = 60.0, 4.0
+"""How long to wait for the answer to a complete request, and to one that stops in the middle."""
 
 
-def sent(url: str, data: bytes) -> int | None:
-    """The status of the answer to some bytes; None where the service ended the connection without one."""
-    place = urlsplit(url)
-    answer = b""
-    with socket.create_connection((place.hostname or "", place.port or 80), timeout=PATIENCE_S) as opened:
-        with contextlib.suppress(OSError):
-            opened.sendall(data)
-        with contextlib.suppress(OSError):
+def complete(request: bytes) -> bool:
+    """Whether a service has all of a request, so that it must answer."""
+    head, end, body = request.partition(b"\r\n\r\n")
+    lengths = map(int, re.findall(rb"\r\nContent-Length: (\d+)", head))
+    return bool(end) and b"chunked" not in head and len(body) >= max(lengths, default=0)
+
+
+def sent(url: str, request: bytes) -> str:
+    """The status of the answer; ``ended`` for a connection that ends without one, ``silent`` where nothing comes."""
+    place, answer, without = urlsplit(url), b"", "ended"
+    with socket.create_connection((place.hostname or "", place.port or 80), timeout=ANSWER_S) as opened:
+        with contextlib.suppress(ConnectionError):
+            opened.sendall(request)
+        opened.settimeout(ANSWER_S if complete(request) else INCOMPLETE_S)
+        try:
             while b"\r\n" not in answer and (got := opened.recv(65536)):
                 answer += got
-    return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else None
+        except TimeoutError:
+            without = "silent"
+        except ConnectionError:
+            pass
+    return answer[9:12].decode("latin-1") if answer.startswith(b"HTTP/1.1 ") else without
 
 
 def state_of(service: Service) -> dict[str, object]:
@@ -54,21 +68,23 @@ def state_of(service: Service) -> dict[str, object]:
 
 
 def hostile(service: Service, requests: int, uploads: int) -> list[str]:
-    """Send them all; returns those that were answered other than by 4xx."""
+    """Send them all; returns those that were answered other than by 4xx, and complete requests without an answer."""
     wrong = []
     malformed, made = Malformed(0), Uploads(0)
     sending = [malformed.one() for _ in range(requests)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for request, status in zip(sending, pool.map(partial(sent, service.url), sending), strict=True):
-            if status is not None and not 400 <= status < 500:
-                wrong.append(f"{status} {request[:300]!r}")
+        for request, answer in zip(sending, pool.map(partial(sent, service.url), sending), strict=True):
+            if not answer.startswith("4") and (complete(request) or answer not in ("ended", "silent")):
+                wrong.append(f"{answer} {request[:300]!r}")
     with service.client() as client:
         for number in range(uploads):
             name, route, headers, body = made.one(number)
-            with contextlib.suppress(httpx.TransportError):
-                answer = client.post(route, headers=headers, content=body)
-                if not 400 <= answer.status_code < 500:
-                    wrong.append(f"{name}: {route} {body[:200]!r} {answer.text[:200]}")
+            try:
+                status, text = (answer := client.post(route, headers=headers, content=body)).status_code, answer.text
+            except httpx.TransportError as error:
+                status, text = 0, repr(error)
+            if not 400 <= status < 500:
+                wrong.append(f"{name}: {route} {body[:200]!r} {text[:200]}")
     return wrong
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.families.graph.rows import COUNTS, row_length
@@ -24,6 +23,8 @@ _ALPHA = 0.85
 
 def matrix_in(arcs: Arcs) -> Any:
     """The weights of arcs into each vertex as a sparse matrix ``[N, N]``: entry (v, u) is the weight from u to v."""
+    from scipy import sparse  # takes a tenth of a second, and most commands load this module without need of it
+
     data = np.ones(arcs.n_arcs) if arcs.weights is None else arcs.weights
     places = (arcs.targets.astype(np.int64), arcs.sources.astype(np.int64))
     return sparse.csr_array((data, places), shape=(arcs.n_vertices, arcs.n_vertices))

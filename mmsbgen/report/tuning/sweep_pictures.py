@@ -165,7 +165,7 @@ def block_sizes(cases: Sequence[Case], size: int) -> list[Picture]:
         )
         caption = (
             f"Each point is the fastest configuration at that {sweep.lines} and {_title(sweep, sweep.along)}. The grey "
-            "line is the time that moving the bytes takes at the roof of the same run."
+            "line is the time in which the roof of the same run moves the bytes."
         )
         alt = f"{kernel} on {label}: " + "; ".join(
             f"{case.variant}: {len(case.times)} configurations, {case.best_s * 1e3:.4g} to {case.worst_s * 1e3:.4g} "
@@ -219,7 +219,7 @@ def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
     name = sweep.widths.replace("_", " ")
     kernel = cases[0].kernel.name
     axes.set_title(f"{kernel} by {name}, {sweep.size} = {sizes_of(shown)}, {dates(shown)}")
-    caption = f"The fastest configuration at each {name}, over that at the narrowest; lower is faster."
+    caption = f"Time of the fastest configuration at each {name} over that at the narrowest. Lower is faster."
     alt = f"Best {name} in elements, and its time over that of the narrowest: {'; '.join(told)}."
     return [Picture(slug(sweep.widths), f"Time by {name}", caption, alt, figure)]
 
@@ -245,7 +245,7 @@ def roof_by_size(cases: Sequence[Case]) -> list[Picture]:
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     axes.set_title(f"{having[0].kernel.name} against the roof, {sizes_text(having[0])}, {dates(having)}")
     caption = (
-        "Bytes that must move over the time of the best configuration, as a share of the rate of a random-row gather."
+        "Rate of the best configuration (bytes that must move over its time) as a share of that of reading random rows."
     )
     low, high = (pick(case.roof_fraction or 0.0 for case in having) for pick in (min, max))
     alt = f"The best configurations reach {low:.0%} to {high:.0%} of the roof that was measured beside them."
@@ -294,9 +294,9 @@ def best_default_worst(cases: Sequence[Case]) -> list[Picture]:
         panel.set_visible(False)
     figure.suptitle(f"{cases[0].kernel.name}: what tuning is worth, {sizes_text(cases[0])}", fontsize=11)
     caption = (
-        "The fastest and the slowest configuration that were measured, and the built-in default of the version that "
-        "drew this. Where that was not measured it is what the first run began with. Numbers say how many times the "
-        "worst takes what the best takes."
+        "The fastest and the slowest measured configuration, and the built-in default of the version that drew this. "
+        "If the default was not measured, it is what the first run began with. Numbers are the time of the worst over "
+        "that of the best."
     )
     ratios = [case.worst_s / case.best_s for case in cases]
     gains = [case.default_s / case.best_s for case in cases if case.default_s]

@@ -89,26 +89,28 @@ def _sweep(sampler: Sampler) -> float:
 
 
 def _text(sampler: Sampler, verdict: bool, agreement: float | None) -> str:
-    same = (
+    kept = (
         ""
         if agreement is None
-        else f"; {agreement:.0%} of the vertices kept their largest community in the second half"
+        else f"in the second half of the run, {agreement:.0%} of the vertices kept the community in which they have "
+        "the largest share"
     )
+    also = f"; {kept}" if kept else ""
     unit = "sweep" if sampler.options.block else "iteration"
     done = _counted(sampler.iteration / sampler.per_sweep, unit)
     if not verdict:
         return (
             f"Warning: the run has not converged. After {done} the held-out log-likelihood still rises by more than "
-            f"{TOLERANCE:.1%} from {WINDOW} evaluations, or those of a sweep, to the next{same}. Communities may still "
+            f"{TOLERANCE:.1%} from {WINDOW} evaluations, or those of a sweep, to the next{also}. Communities may still "
             "change: give it more iterations (-n)."
         )
     # The text names the end only: noise makes the time of convergence too uncertain.
     if agreement is not None and agreement < _AGREEMENT:
         return (
-            f"Warning: at the end, after {done}, the held-out log-likelihood has settled, the communities have not"
-            f"{same}. Compare another seed before you rely on single vertices."
+            f"Warning: at the end, after {done}, the held-out log-likelihood has settled, but the communities "
+            f"have not: {kept}. Compare another seed before you rely on single vertices."
         )
-    return f"Converged: at the end, after {done}, the held-out log-likelihood has settled{same}."
+    return f"Converged: at the end, after {done}, the held-out log-likelihood has settled{also}."
 
 
 def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:

@@ -95,7 +95,8 @@ class Verdict:
             vertices differ in their degrees, and nothing else was found; ``none``; ``unknown``: nothing was tested.
         sentence: the verdict for people.
         links: number of held-out links that were tested.
-        auc: probability that the model ranks a held-out link above one of a graph with the same degrees, .5 by chance.
+        auc: probability that the model ranks a held-out link above a link of a graph with the same degrees, .5 by
+            chance.
         auc_error: its standard error by chance.
         auc_deviations: standard deviations by which it is above chance, corrected in dense graphs (:func:`ranks`).
         modularity: the graph's best modularity; None, as the next ones, if it was not needed or the graph is large.
@@ -200,8 +201,8 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Rewired | None) -> str:
     what = "Structure found" if kind == "found" else "Structure found, but weak"
     if ranked is not None:
         return (
-            f"{what}: the model ranks a held-out link above one of a random graph with the same degrees in "
-            f"{ranked.auc:.0%} of cases (chance: 50%)."
+            f"{what}: in {ranked.auc:.0%} of cases, the model ranks a held-out link above a link of a random "
+            "graph with the same degrees (chance: 50%)."
         )
     assert compared is not None
     shown = "" if kind == "found" else ", but these communities hardly show it"

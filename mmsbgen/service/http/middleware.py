@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmsbgen.service.http.problem_details import answer
 from mmsbgen.service.http.service_metrics import ServiceMetrics
-from mmsbgen.service.http.service_settings import LOOPBACK_NAMES, ServiceSettings
+from mmsbgen.service.http.service_settings import LOOPBACK_NAMES, ServiceSettings, is_loopback
 
 API = "/api/"
 UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
@@ -28,8 +28,8 @@ COSTLY = frozenset({"/api/v1/source"})
 _CHECK_TOKEN = "mmsbgen.check_token"
 """Key of a request's scope: checks its token."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_BODY_SECONDS = 600.0
-"""A request whose whole body has not come by then is refused; its sender has the token."""
+_OF_PROXIES = (b"x-forwarded-", b"forwarded", b"x-real-ip", b"via")
+"""What the names of headers that proxies add begin with."""
 _LINGER_BYTES, _LINGER_SECONDS = 16 << 20, 3.0
 """How much of a refused body is still read, so that the client can read the answer."""
 
@@ -102,12 +102,15 @@ class RequestGate:
         head = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in scope["headers"])
         if head > self.settings.limits.head:  # uvicorn limits what comes in several parts
             raise HTTPException(431, f"the request line and headers have {head} bytes", {"Connection": "close"})
-        self._check_host(headers.get(b"host", b""))
+        called = self._checked_host(headers.get(b"host", b""))
         client, path, method = (scope["client"] or ("?",))[0], scope["path"], scope["method"]
         self._hit(self._rate, client, "requests")
         writes = method not in _READS
         check_token = scope[_CHECK_TOKEN] = partial(self._check_token, headers.get(b"authorization", b""), client)
-        if writes or (not self.settings.loopback and path.startswith((API, "/metrics"))):
+        # What a proxy on this machine passes on comes from a loopback address too.
+        passed_on = any(name.startswith(_OF_PROXIES) for name in headers)
+        local = self.settings.loopback and is_loopback(called) and is_loopback(client) and not passed_on
+        if writes or (not local and path.startswith((API, "/metrics"))):
             check_token()
         if writes:
             self._hit(self._write_rate, client, "requests that change something")
@@ -124,16 +127,16 @@ class RequestGate:
             raise HTTPException(413, f"the body has {length[:18].decode()} bytes; at most {most} are taken here")
         return _bounded(receive, most)
 
-    def _check_host(self, raw: bytes) -> None:
+    def _checked_host(self, raw: bytes) -> str:
         host = raw.decode("latin-1").lower()
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if name in self._names:
-            return
+            return name
         with contextlib.suppress(ValueError):
             address = ipaddress.ip_address(name)
             # Against DNS rebinding: another site can make a name point here, but not an address.
             if address.is_loopback or not self.settings.loopback:
-                return
+                return name
         raise HTTPException(
             421,
             f"this service is not called {name[:99]!r}: use its address, or start it with --allow-host {name[:99]}",
@@ -174,22 +177,14 @@ def _names(settings: ServiceSettings) -> frozenset[str]:
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    """``receive`` with limits on the body: 413 above ``most`` bytes, 408 if it comes too slowly."""
-    got, more, until = 0, True, time.monotonic() + _BODY_SECONDS
+    """``receive`` that raises ``HTTPException`` 413 for a body above ``most`` bytes."""
+    got = 0
 
     async def receiving() -> Message:
-        nonlocal got, more
-        if not more:  # only the client's disconnect follows
-            return await receive()
-        try:
-            # Not wait_for, which may drop the cancellation of who waits.
-            async with asyncio.timeout(until - time.monotonic()):
-                message = await receive()
-        except TimeoutError:
-            raise HTTPException(408, f"the body did not come in {_BODY_SECONDS:g} s") from None
+        nonlocal got
+        message = await receive()
         if message["type"] == "http.request":
             got += len(message.get("body", b""))
-            more = message.get("more_body", False)
             if got > most:
                 raise HTTPException(413, f"the body has more than the {most} bytes that are taken here")
         return message

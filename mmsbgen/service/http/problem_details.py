@@ -43,7 +43,6 @@ TITLES = {
     401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
-    408: "Request Timeout",
     409: "Conflict",
     411: "Length Required",
     413: "Content Too Large",

@@ -40,8 +40,6 @@ class RequestLimits:
     searches: int = 4
     """Searches for the configurations of sources, and exports of results, that run or wait at once."""
     connections: int = 256
-    address: int = 64
-    """Connections of one client address."""
     intake_seconds: float = 120.0
     """Time to check an upload, or to export a result."""
     intake_memory: int = 4096 * MIB

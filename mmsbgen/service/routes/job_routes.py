@@ -96,7 +96,7 @@ async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) ->
     "/detect",
     response_model=SubmittedDetection,
     status_code=202,
-    responses=documented(400, 408, 409, 413, 507),
+    responses=documented(400, 409, 413, 507),
     openapi_extra=_UPLOAD,
 )
 async def submit_detect(

@@ -64,7 +64,7 @@ def metrics(request: Request) -> Response:
     "/api/v1/records",
     tags=["tuning"],
     response_model=kernel_models.Added,
-    responses=documented(401, 408, 413, 422, 503),
+    responses=documented(401, 413, 422, 503),
     openapi_extra=UPLOAD,
 )
 async def add_records(
