@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.graph.graph import Adjacency
-from mmsbgen.sampler.starts import contraction
+from mmsbgen.graph import split
+from mmsbgen.graph.graph import Adjacency, build_graph
+from mmsbgen.sampler.starts import contraction, start_methods
 from mmsbgen.sampler.starts.contraction import Contracted, between, labels_for, merged_to
-from mmsbgen.sampler.starts.leiden import modularity
+from mmsbgen.sampler.starts.leiden import leiden, modularity, network
 from mmsbgen.sampler.starts.local_moving import Weighted
 
 
@@ -20,6 +21,14 @@ def clustered(n_clusters: int, size: int, seed: int) -> np.ndarray:
     a, b = np.triu_indices(n_clusters * size, 1)
     linked = rng.random(a.size) < np.where(a // size == b // size, 0.5, 0.5 / n_clusters / size)
     return np.stack([a[linked], b[linked]], axis=1)
+
+
+def nmi(labels: np.ndarray, others: np.ndarray) -> float:
+    """Normalised mutual information of two partitions: 1 if they are equal."""
+    joint = np.zeros((labels.max() + 1, others.max() + 1))
+    np.add.at(joint, (labels, others), 1 / labels.size)
+    one, other, both = (-(p[p > 0] * np.log(p[p > 0])).sum() for p in (joint.sum(axis=1), joint.sum(axis=0), joint))
+    return float(2 * (one + other - both) / (one + other))
 
 
 def contracted(links: np.ndarray, labels: np.ndarray) -> Contracted:
@@ -35,6 +44,24 @@ def test_a_contraction_by_hand():
     weights = {tuple(sorted(pair)): weight for *pair, weight in made.graph.iterEdgesWeights()}
     assert weights == {(0, 0): 3.0, (0, 1): 2.0, (1, 1): 3.0, (1, 2): 1.0, (2, 2): 1.0}
     assert made.sizes.tolist() == [3.0, 3.0, 2.0]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_large_communities_of_a_large_graph_are_those_of_leiden(monkeypatch, seed):
+    """Ten of 400 vertices with 12 links each within, beside 8 at random: contractions alone agree with them by .73."""
+    n, size, rng = 4000, 400, np.random.default_rng(seed)
+    first = rng.integers(n, size=6 * n)
+    within = np.stack([first, first // size * size + rng.integers(size, size=first.size)], axis=1)
+    links = np.concatenate([within, rng.integers(n, size=(4 * n, 2))])
+    graph = build_graph(*links[links[:, 0] != links[:, 1]].T, np.arange(n), name="planted", directed=False)
+    given = split(graph, validation=0.0, seed=0)
+    monkeypatch.setattr(start_methods, "MANY", 0)
+    start = start_methods.communities(given, 10, seed)
+    right = leiden(network(n, given.training_links), 1.0, seed)
+    truth = np.arange(n) // size
+    assert nmi(right, truth) > 0.95
+    assert start.vertices.tolist() == list(range(n))
+    assert nmi(start.communities, truth) > 0.95
 
 
 def test_nothing_is_merged_where_nothing_joins():
@@ -91,7 +118,9 @@ def test_the_search_needs_few_runs(least, slope, most):
             return np.arange(20000) % int(min(most, max(1, round(least + slope * resolution))))
 
     linear = Linear()
-    labels = merged_to(linear, 1000, 1.0, 256.0, 0)
+    labels, resolution = merged_to(linear, 1000, 1.0, 256.0, 0)
+    assert np.array_equal(labels, linear.leiden(resolution, 0))
+    linear.asked.pop()
     count = int(labels.max()) + 1
     assert len(linear.asked) <= contraction._RUNS
     assert all(0 < asked <= 256 for asked in linear.asked)

@@ -12,7 +12,7 @@ from mmsbgen.base import processes
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts import local_moving
 from mmsbgen.sampler.starts.leiden import leiden, modularity, network
-from mmsbgen.sampler.starts.local_moving import Weighted, coarsened, moved
+from mmsbgen.sampler.starts.local_moving import Weighted, coarsened, corrected, moved
 
 
 def random_links(n: int, degree: float, groups: int, seed: int) -> np.ndarray:
@@ -77,6 +77,36 @@ def test_two_cliques_by_hand():
     assert labels.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2]
 
 
+@pytest.mark.parametrize("links", [[(0, 1)], [(0, 1), (1, 2)]])
+def test_few_vertices_do_not_swap(links):
+    n = len(links) + 1
+    for seed in range(20):
+        labels = moved(weighted(np.array(links), n), 1 / (2 * len(links)), np.random.default_rng(seed))
+        assert labels.tolist() == [0] * n
+
+
+def test_what_is_finished_does_not_end_contractions():
+    """Communities of two sparse halves beside 2000 triangles, which the first contraction finishes."""
+    rng, n, size = np.random.default_rng(1), 1200, 150
+    first, whole = rng.integers(n, size=5 * n), rng.integers(n, size=n)
+    within = np.stack([first, first // size * size + rng.integers(size, size=first.size)], axis=1)
+    across = np.stack([whole, whole // (2 * size) * 2 * size + rng.integers(2 * size, size=n)], axis=1)
+    triangles = (n + 3 * np.arange(2000)[:, None, None] + [(0, 1), (0, 2), (1, 2)]).reshape(-1, 2)
+    pairs = np.sort(np.concatenate([within, across, triangles]), axis=1)
+    graph = weighted(np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0), n + 6000)
+    labels, smaller = coarsened(graph, 1.0 / graph.ends.size, 1)
+    assert np.array_equal(np.unique(labels[n:], return_counts=True)[1], np.full(2000, 3))
+    assert np.unique(labels[:n]).size == 4
+    assert smaller.linked == 0
+
+
+def test_corrections_leave_small_communities_of_others():
+    """Two cliques, of which one has a vertex of the other."""
+    clique = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    graph = weighted(np.array(sorted([*clique, *((a + 4, b + 4) for a, b in clique), (3, 4)])), 8)
+    assert corrected(graph, np.array([0, 0, 0, 5, 5, 5, 5, 5]), 1 / 26, 0).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
 @pytest.mark.parametrize("resolution", [1.0, 20.0])
 def test_modularity_is_that_of_leiden(resolution):
     links = random_links(1000, 12, 50, 1)
@@ -86,13 +116,22 @@ def test_modularity_is_that_of_leiden(resolution):
     assert modularity(links, labels, resolution) >= 0.98 * modularity(links, right, resolution)
 
 
-def test_equal_seeds_give_equal_communities_with_any_threads(monkeypatch):
+@pytest.fixture
+def new_threads():
+    """Threads for the number of cores that a test sets; others have theirs again afterwards."""
+    processes._pool.cache_clear()
+    yield processes._pool.cache_clear
+    processes._pool.cache_clear()
+
+
+def test_equal_seeds_give_equal_communities_with_any_threads(monkeypatch, new_threads):
     """And however the arcs are divided among them."""
-    graph, found = weighted(random_links(400, 10, 20, 2), 400), []
+    graph, found = weighted(random_links(300, 10, 20, 2), 300), []
     for threads, arcs in ((1, 1 << 15), (3, 100), (2, 1)):
         monkeypatch.setattr(local_moving, "cores", lambda threads=threads: threads)
         monkeypatch.setattr(processes, "cores", lambda threads=threads: threads)
         monkeypatch.setattr(local_moving, "_ARCS", arcs)
+        new_threads()
         found.append(coarsened(graph, 10.0 / graph.ends.size, 5)[0])
     assert all(np.array_equal(found[0], other) for other in found[1:])
     assert not np.array_equal(found[0], coarsened(graph, 10.0 / graph.ends.size, 6)[0])

@@ -116,6 +116,33 @@ def test_many_links_part_as_few_do(monkeypatch, many):
     assert parts == {(at, tuple((members + 30 * at).tolist())) for at in (0, 1) for members in CLIQUES[1:]}
 
 
+def test_many_links_of_one_community_do_not_go_to_leiden(monkeypatch):
+    monkeypatch.setattr(refine_module, "MANY", 0)
+    monkeypatch.setattr(refine_module, "leiden", None)
+    assert wanted(rows_on([np.arange(30)], 3)) == [(0, 1, CLIQUES[2].tolist()), (0, 2, CLIQUES[1].tolist())]
+
+
+def test_many_links_fall_into_hardly_more_parts_than_few(monkeypatch):
+    """Communities of two sparse halves each, with 8 links a vertex within a half and 2 in the community."""
+    numbers = []
+    for seed in range(4):
+        rng, links = np.random.default_rng(seed), []
+        for size in (100, 150, 200, 400, 500):
+            a, b = rng.integers(2 * size, size=8 * size), rng.integers(2 * size, size=(2 * size, 2))
+            offset = 2 * sum(other for other in (100, 150, 200, 400, 500) if other < size)
+            within = np.stack([a, a // size * size + rng.integers(size, size=a.size)], axis=1)
+            pairs = np.sort(np.concatenate([within, b]), axis=1)
+            links.append(offset + np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0))
+        best = np.repeat(np.arange(5), [len(one) for one in links])
+        for many in (10**6, 0):
+            monkeypatch.setattr(refine_module, "MANY", many)
+            numbers.append(len(moves(np.concatenate(links), best, np.ones(best.size), 100, 3)))
+    few, many = (np.array(numbers[at::2]) for at in (0, 1))
+    assert few.min() >= 5
+    assert many.min() >= 5
+    assert many.sum() <= 1.15 * few.sum()
+
+
 def test_parts_of_a_clearer_cut_come_first():
     """Two equal cliques are cut at a modularity of a half, less where links between them blur the cut."""
     four = [np.arange(at, at + 10) for at in (0, 10, 20, 30)]

@@ -18,7 +18,7 @@ from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.starts.leiden import leiden, network
-from mmsbgen.sampler.starts.local_moving import Weighted, coarsened
+from mmsbgen.sampler.starts.local_moving import Weighted, separated
 from mmsbgen.sampler.starts.start_methods import MANY
 from mmsbgen.sampler.state.sparse_state import SparseState
 
@@ -90,18 +90,18 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tupl
 def _parts_together(links: Ints, labels: Ints, counts: Ints, seed: int) -> tuple[Ints, Floats, list[Ints]]:
     """Communities ``[P]``, scores ``[P]`` and members of the parts of communities that have ``counts`` ``[K]`` links.
 
-    They are split in one graph, side by side.  Leiden's algorithm does it where the counts are equal: the modularity at
-    a resolution of the number of communities is then the mean of theirs.  Many links are split by local moving, which
-    can have a resolution for each.
+    They are split in one graph, side by side.  Many links are split by local moving, which can have a resolution for
+    each.  Others are split by Leiden's algorithm, and their counts must be equal: the modularity at a resolution of the
+    number of communities is then the mean of theirs.
     """
     n = int(links.max()) + 1
     keys, index = np.unique(labels[:, None] * n + links, return_inverse=True)
-    ends, own_counts = index.reshape(links.shape), counts[labels]
-    if own_counts.min() == own_counts.max():
-        split = leiden(network(keys.size, ends), len(links) / int(own_counts[0]), seed)
+    ends = index.reshape(links.shape)
+    if len(links) <= MANY:
+        split = leiden(network(keys.size, ends), len(links) / int(counts[labels[0]]), seed)
     else:
         graph = Weighted.of(Adjacency.from_pairs(ends, keys.size))
-        split = coarsened(graph, 1 / (2 * counts[keys // n]), seed)[0]
+        split = separated(graph, 1 / (2 * counts[keys // n]), seed)
     first, sizes = np.unique(split, return_index=True, return_counts=True)[1:]
     own, place = np.unique(keys[first] // n, return_inverse=True)
     inside = np.bincount(place[split[ends[:, 0]]], split[ends[:, 0]] == split[ends[:, 1]])

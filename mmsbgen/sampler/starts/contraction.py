@@ -2,7 +2,8 @@
 
 Local moving at a high resolution (:mod:`mmsbgen.sampler.starts.local_moving`) finds many small communities.  The
 resolution is then searched on the contracted graph, which has one vertex per small community: there a run of Leiden's
-algorithm (Traag, Waltman, van Eck 2019) takes hundredths of a second.
+algorithm (Traag, Waltman, van Eck 2019) takes hundredths of a second.  At the resolution found, vertices of the whole
+graph move once more: some came into the wrong small community.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts.leiden import leiden, network
-from mmsbgen.sampler.starts.local_moving import Weighted, coarsened
+from mmsbgen.sampler.starts.local_moving import Weighted, coarsened, corrected
 
 if TYPE_CHECKING:
     import networkit
@@ -42,8 +43,9 @@ _RUNS, _NEAR = 12, 0.02
 class Contracted:
     """A graph contracted to one vertex for each of its ``C`` communities.
 
-    Its weights count the original links between two communities, and in self-loops those within one.  ``sizes``
-    ``[C]`` counts the vertices of a community.
+    Its weights count the original links between two communities, and in self-loops those within one and those that
+    :meth:`Weighted.strongest` has put inside: in all as many as the graph has.  ``sizes`` ``[C]`` counts the vertices
+    of a community.
     """
 
     graph: networkit.Graph
@@ -53,7 +55,8 @@ class Contracted:
     def of(cls, contracted: Weighted, labels: Ints) -> Contracted:
         """The graph ``contracted`` by ``labels`` ``[N]``, as one of networkit."""
         count, first = contracted.volumes.size, contracted.own
-        weights = np.ones(len(contracted.ends), np.int64) if contracted.weights is None else contracted.weights
+        weights = contracted.weights
+        assert weights is not None
         outside = np.bincount(first, weights, count)
         within = (contracted.volumes - outside) / 2
         once, alone = first < contracted.ends, np.flatnonzero(within)
@@ -81,23 +84,25 @@ def labels_for(adjacency: Adjacency, k: int, fewest: float, seed: int, tell: Cal
         if contracted.linked >= _EACH * k:
             break
         resolution *= _FINER
-    merged = merged_to(Contracted.of(contracted.strongest(_STRONGEST), fine), k, fewest, resolution, seed)
-    return merged[fine]
+    searched = Contracted.of(contracted.strongest(_STRONGEST), fine)
+    merged, resolution = merged_to(searched, k, fewest, resolution, seed)
+    return corrected(graph, merged[fine], resolution / max(1, graph.ends.size), seed)
 
 
-def merged_to(contracted: Contracted, k: int, fewest: float, finest: float, seed: int) -> Ints:
-    """Labels ``[C]`` with about ``k`` communities of at least ``fewest`` vertices, for resolutions below ``finest``.
+def merged_to(contracted: Contracted, k: int, fewest: float, finest: float, seed: int) -> tuple[Ints, float]:
+    """Labels ``[C]`` of about ``k`` communities of at least ``fewest`` vertices, and a resolution below ``finest``.
 
     As the resolution rises from 0, the number of such communities first rises, then falls as they become too small.
     """
     low, high = 0.0, finest
-    resolution, best, least = finest / 16, np.arange(contracted.sizes.size), np.inf
+    resolution, least = finest / 16, np.inf
+    best = np.arange(contracted.sizes.size), resolution
     tried: list[tuple[float, int]] = []
     for _ in range(_RUNS):
         labels = contracted.leiden(resolution, seed)
         count = int(np.count_nonzero(np.bincount(labels, contracted.sizes) >= fewest))
         if abs(count - k) < least:
-            best, least = labels, abs(count - k)
+            best, least = (labels, resolution), abs(count - k)
         if least <= _NEAR * k:
             break
         low, high = (resolution, high) if count < k else (low, resolution)

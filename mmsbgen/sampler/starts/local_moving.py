@@ -1,9 +1,11 @@
 """Communities of large graphs by local moving and contraction (Blondel et al. 2008), in threads.
 
-Vertices move to the neighbouring community that raises modularity most, as long as any gain.  Then each community
-becomes one vertex, and these move.  A round over the vertices goes by batches in random order: those of one batch move
-at once, by the communities before it.  Sums are of whole numbers, so that equal seeds give equal communities with any
-number of threads.
+Vertices move to the neighbouring community that raises modularity most, as long as many gain.  Then each community
+becomes one vertex, and these move.  A vertex that came into the wrong community moves out of it only if the original
+vertices move once more in the end (:func:`corrected`).
+
+A round over the vertices goes by batches in random order: those of one batch move at once, by the communities before
+it.  Sums are of whole numbers, so that equal seeds give equal communities with any number of threads.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ import numpy.typing as npt
 from mmsbgen.base.processes import cores, side_by_side
 from mmsbgen.graph.graph import Adjacency
 
-__all__ = ["Weighted", "coarsened", "moved"]
+__all__ = ["Weighted", "coarsened", "corrected", "moved", "separated"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Batches of a round, fewest vertices of one, and most rounds.
-_BATCHES, _FEWEST, _ROUNDS = 8, 4, 10
+#: Batches of a round, of at least one vertex, and most rounds.
+_BATCHES, _ROUNDS = 8, 10
 #: Share of the vertices with links below which so few move that a round is the last.
 _LAST = 0.03
-#: Share of the vertices that a contraction leaves, above which it is the last.
+#: Share of the vertices with links that a contraction leaves, above which it is the last.
 _STUCK = 0.6
 #: Fewest arcs that a thread takes at a time; with fewer, threads mostly wait for each other.
 _ARCS = 1 << 15
@@ -62,8 +64,8 @@ class Weighted:
 
     @cached_property
     def linked(self) -> int:
-        """Number of vertices with link ends."""
-        return int(np.count_nonzero(self.volumes))
+        """Number of vertices with links to others."""
+        return int(np.count_nonzero(np.diff(self.offsets)))
 
     @cached_property
     def own(self) -> npt.NDArray[np.uint32]:
@@ -166,20 +168,23 @@ def _added(values: Ints, starts: Ints) -> Ints:
     return np.add.reduceat(values, starts) if starts.size else values
 
 
-def moved(graph: Weighted, costs: float | Floats, rng: np.random.Generator) -> Ints:
-    """Labels ``[N]`` after local moving from communities of single vertices; they count from 0 without gaps.
+def moved(graph: Weighted, costs: float | Floats, rng: np.random.Generator, labels: Ints | None = None) -> Ints:
+    """Labels ``[N]`` after local moving; they count from 0 without gaps.
+
+    It goes from ``labels`` ``[N]``, whole numbers below N, or else from communities of single vertices.
 
     A vertex of volume d gains by a community of volume V the weight of its links to it, less ``costs`` d V.  Costs may
     differ between components ``[N]``.  With the resolution over the number of all link ends they are modularity's.
     """
     n, costs = graph.volumes.size, np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape)
-    labels, volumes, bits = np.arange(n), graph.volumes.copy(), n.bit_length()
-    active, last = graph.volumes > 0, int(_LAST * graph.linked)
+    labels, bits = np.arange(n) if labels is None else labels.copy(), n.bit_length()
+    volumes = np.bincount(labels, graph.volumes, n).astype(np.int64)
+    active, last = np.diff(graph.offsets) > 0, int(_LAST * graph.linked)
     for _ in range(_ROUNDS):
         waiting = rng.permutation(np.flatnonzero(active))
         active[:] = False
         number = 0
-        for batch in np.array_split(waiting, min(_BATCHES, waiting.size // _FEWEST + 1)):
+        for batch in np.array_split(waiting, min(_BATCHES, waiting.size + 1)):
 
             def best(vertices: Ints) -> tuple[Ints, Ints]:
                 movers, to = _moves(graph, vertices, labels, volumes, costs, bits)
@@ -232,8 +237,8 @@ def coarsened(
 ) -> tuple[Ints, Weighted]:
     """Labels ``[N]`` of communities, and the graph contracted by them; ``costs`` are as for :func:`moved`.
 
-    It ends when at most ``most`` vertices with links are left, or when nothing gains any more.  A contraction to less
-    than ``least`` is taken back, unless it is the first.
+    It ends when at most ``most`` vertices with links are left, or when a contraction leaves most of those that there
+    were.  A contraction to less than ``least`` is taken back, unless it is the first.
     """
     rng = np.random.Generator(np.random.PCG64([seed, 7]))
     costs, labels = np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape), None
@@ -248,3 +253,20 @@ def coarsened(
         costs[of_vertices] = before
         if stuck or graph.linked <= most:
             return labels, graph
+
+
+def corrected(graph: Weighted, labels: Ints, costs: float | Floats, seed: int) -> Ints:
+    """Labels ``[N]`` after the vertices themselves move from the communities ``labels`` ``[N]`` of contractions."""
+    return moved(graph, costs, np.random.Generator(np.random.PCG64([seed, 8])), labels)
+
+
+def separated(graph: Weighted, costs: Floats, seed: int) -> Ints:
+    """Labels ``[N]`` of communities by contraction and correction, twice; ``costs`` ``[N]`` are as for :func:`moved`.
+
+    After the first correction many communities that looked apart can be merged.
+    """
+    labels = corrected(graph, coarsened(graph, costs, seed)[0], costs, seed)
+    smaller = graph.contracted(labels)
+    of_smaller = np.zeros(smaller.volumes.size)
+    of_smaller[labels] = costs
+    return corrected(graph, coarsened(smaller, of_smaller, seed)[0][labels], costs, seed)
