@@ -66,8 +66,8 @@ if hasattr(os, "register_at_fork"):
 def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
     """The results of ``function`` for ``parts``, in their order; NumPy computes on them in threads, one a core.
 
-    At most two parts a core are computed ahead of the caller, which bounds the memory of the results.  ``function``
-    must not call this itself: it would wait for threads that wait for it.
+    At most two parts a core and one more are computed ahead of the caller, which bounds the memory of the results.
+    ``function`` must not call this itself: it would wait for threads that wait for it.
     """
     number, parts = cores(), list(parts)
     if min(number, len(parts)) < 2:
