@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.base import processes
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts import local_moving
 from mmsbgen.sampler.starts.leiden import leiden, modularity, network
@@ -116,22 +115,13 @@ def test_modularity_is_that_of_leiden(resolution):
     assert modularity(links, labels, resolution) >= 0.98 * modularity(links, right, resolution)
 
 
-@pytest.fixture
-def new_threads():
-    """Threads for the number of cores that a test sets; others have theirs again afterwards."""
-    processes._pool.cache_clear()
-    yield processes._pool.cache_clear
-    processes._pool.cache_clear()
-
-
-def test_equal_seeds_give_equal_communities_with_any_threads(monkeypatch, new_threads):
+def test_equal_seeds_give_equal_communities_with_any_threads(monkeypatch, set_cores):
     """And however the arcs are divided among them."""
     graph, found = weighted(random_links(300, 10, 20, 2), 300), []
     for threads, arcs in ((1, 1 << 15), (3, 100), (2, 1)):
         monkeypatch.setattr(local_moving, "cores", lambda threads=threads: threads)
-        monkeypatch.setattr(processes, "cores", lambda threads=threads: threads)
         monkeypatch.setattr(local_moving, "_ARCS", arcs)
-        new_threads()
+        set_cores(threads)
         found.append(coarsened(graph, 10.0 / graph.ends.size, 5)[0])
     assert all(np.array_equal(found[0], other) for other in found[1:])
     assert not np.array_equal(found[0], coarsened(graph, 10.0 / graph.ends.size, 6)[0])
