@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, and process groups."""
+"""Child processes that end with their parent, process groups, and threads."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 __all__ = [
     "ChildProcess",
@@ -24,8 +28,12 @@ __all__ = [
     "parent_connection",
     "python_command",
     "python_environment",
+    "side_by_side",
     "stopped_command",
 ]
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 _ENDING_S = 10.0
 #: Leads a process group and runs a command in it; ends the group when its parent thread ends.  The first argument is
@@ -51,6 +59,40 @@ if os.getppid() == int(sys.argv[1]):
 def cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """A thread a core, shared by all that works side by side: starting them takes longer than small parts do."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="parts")
+
+
+# A child that is forked has none of the threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+    """The results of ``function`` for ``parts``, in their order; NumPy computes on them in threads, one a core.
+
+    At most two parts a core and one more are computed ahead of the caller, which bounds the memory of the results.
+    ``function`` must not call this itself: it would wait for threads that wait for it.
+    """
+    number, parts = cores(), list(parts)
+    if min(number, len(parts)) < 2:
+        yield from map(function, parts)
+        return
+    ahead: deque[Future[Result]] = deque()
+    try:
+        for part in parts:
+            ahead.append(_pool().submit(function, part))
+            if len(ahead) > 2 * number:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        for waiting in ahead:
+            waiting.cancel()
 
 
 def python_command(module: str, *arguments: object) -> list[str]:

@@ -19,6 +19,7 @@ from mmsbgen.base.host_memory import readable
 
 _PART = 1 << 20
 _BLOCK = 1 << 22
+_LINE_END = ord("\n")
 _SEPARATORS = b" \t\n\r\v\f,;|"
 _REMEDY = "check that it is the right file, or free some memory"
 
@@ -93,13 +94,20 @@ def most_fields(content: bytes) -> int:
     """The number of fields between blanks, line ends, commas, semicolons and bars, or of lines where these are more."""
     import numpy as np  # not for those who only check a name
 
+    from mmsbgen.base.processes import side_by_side
+
     is_ink = np.ones(256, np.bool_)
     is_ink[list(_SEPARATORS)] = False
-    fields, lines, before = 0, content.count(b"\n"), False
-    for first in range(0, len(content), _BLOCK):
-        ink = is_ink[np.frombuffer(content, np.uint8, min(_BLOCK, len(content) - first), first)]
-        fields += int(np.count_nonzero(ink[1:] & ~ink[:-1])) + int(ink[0] and not before)
-        before = bool(ink[-1])
+
+    def counted(first: int) -> tuple[int, int]:
+        block = np.frombuffer(content, np.uint8, min(_BLOCK, len(content) - first), first)
+        ink, before = is_ink[block], first > 0 and is_ink[content[first - 1]]
+        begins = int(np.count_nonzero(ink[1:] & ~ink[:-1])) + int(ink[0] and not before)
+        return begins, int(np.count_nonzero(block == _LINE_END))
+
+    fields, lines = 0, 0
+    for begins, ends in side_by_side(counted, range(0, len(content), _BLOCK)):
+        fields, lines = fields + begins, lines + ends
     return max(fields, lines)
 
 

@@ -207,8 +207,12 @@ class Graph:
         return self._adjacency
 
     def degrees(self) -> Int64Array:
-        """Number of links of every vertex, int64 ``[N]``."""
-        return self._adjacency.degrees
+        """Number of links of every vertex, int64 ``[N]``, counted at the first call and cached."""
+        return self._degrees
+
+    @cached_property
+    def _degrees(self) -> Int64Array:
+        return read_only(np.bincount(self.links.ravel(), minlength=self.n_vertices))
 
     @cached_property
     def _adjacency(self) -> Adjacency:

@@ -165,3 +165,15 @@ def test_commands_run_no_file_of_the_current_folder(
     done = subprocess.run(words, capture_output=True, text=True, timeout=240, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not spoiled.exists()
+
+
+def test_parts_are_computed_side_by_side_in_order(monkeypatch):
+    """With any number of cores; what fails is raised in its turn, and what a caller does not take is left."""
+    for number in (1, 3):
+        monkeypatch.setattr(processes, "cores", lambda number=number: number)
+        assert list(processes.side_by_side(lambda part: part * part, range(50))) == [part * part for part in range(50)]
+        assert list(processes.side_by_side(str, [])) == []
+        found = processes.side_by_side(lambda part: 1 // (3 - part), range(50))
+        assert [next(found) for _ in range(3)] == [0, 0, 1]
+        with pytest.raises(ZeroDivisionError):
+            next(found)

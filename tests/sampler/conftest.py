@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
+from mmsbgen.base import processes
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Graph, Split, split
 from mmsbgen.graph.graph import build_graph
@@ -51,3 +52,15 @@ def chain() -> Iterator[Callable[..., Sampler]]:
     yield make
     for sampler in made:
         sampler.close()
+
+
+@pytest.fixture
+def set_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Sets the number of cores that threads are started for; later tests have their own again."""
+
+    def set_to(number: int) -> None:
+        monkeypatch.setattr(processes, "cores", lambda: number)
+        processes._pool.cache_clear()
+
+    yield set_to
+    processes._pool.cache_clear()

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmsbgen.sampler.starts import contraction
+from mmsbgen.graph import split
+from mmsbgen.graph.graph import Adjacency, build_graph
+from mmsbgen.sampler.starts import contraction, start_methods
 from mmsbgen.sampler.starts.contraction import Contracted, between, labels_for, merged_to
-from mmsbgen.sampler.starts.leiden import modularity, network
+from mmsbgen.sampler.starts.leiden import leiden, modularity, network
+from mmsbgen.sampler.starts.local_moving import Weighted
 
 
 def clustered(n_clusters: int, size: int, seed: int) -> np.ndarray:
@@ -20,18 +23,50 @@ def clustered(n_clusters: int, size: int, seed: int) -> np.ndarray:
     return np.stack([a[linked], b[linked]], axis=1)
 
 
+def nmi(labels: np.ndarray, others: np.ndarray) -> float:
+    """Normalised mutual information of two partitions: 1 if they are equal."""
+    joint = np.zeros((labels.max() + 1, others.max() + 1))
+    np.add.at(joint, (labels, others), 1 / labels.size)
+    one, other, both = (-(p[p > 0] * np.log(p[p > 0])).sum() for p in (joint.sum(axis=1), joint.sum(axis=0), joint))
+    return float(2 * (one + other - both) / (one + other))
+
+
+def contracted(links: np.ndarray, labels: np.ndarray) -> Contracted:
+    """The graph of ``links`` ``[E, 2]``, contracted by ``labels`` ``[N]``."""
+    adjacency = Adjacency.from_pairs(links, labels.size)
+    return Contracted.of(Weighted.of(adjacency).contracted(labels), labels)
+
+
 def test_a_contraction_by_hand():
     """Two triangles joined by two links, and a pair: labels 0, 0, 0, 1, 1, 1, 2, 2, of which 1 and 2 share a link."""
-    links = np.array([(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5), (0, 3), (1, 4), (6, 7), (5, 6)])
-    made = Contracted.of(links, np.array([0, 0, 0, 1, 1, 1, 2, 2]))
+    links = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (3, 4), (3, 5), (4, 5), (5, 6), (6, 7)])
+    made = contracted(links, np.array([0, 0, 0, 1, 1, 1, 2, 2]))
     weights = {tuple(sorted(pair)): weight for *pair, weight in made.graph.iterEdgesWeights()}
     assert weights == {(0, 0): 3.0, (0, 1): 2.0, (1, 1): 3.0, (1, 2): 1.0, (2, 2): 1.0}
     assert made.sizes.tolist() == [3.0, 3.0, 2.0]
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_large_communities_of_a_large_graph_are_those_of_leiden(monkeypatch, seed):
+    """Ten of 400 vertices with 12 links each within, beside 8 at random: contractions alone agree with them by .73."""
+    n, size, rng = 4000, 400, np.random.default_rng(seed)
+    first = rng.integers(n, size=6 * n)
+    within = np.stack([first, first // size * size + rng.integers(size, size=first.size)], axis=1)
+    links = np.concatenate([within, rng.integers(n, size=(4 * n, 2))])
+    graph = build_graph(*links[links[:, 0] != links[:, 1]].T, np.arange(n), name="planted", directed=False)
+    given = split(graph, validation=0.0, seed=0)
+    monkeypatch.setattr(start_methods, "MANY", 0)
+    start = start_methods.communities(given, 10, seed)
+    right = leiden(network(n, given.training_links), 1.0, seed)
+    truth = np.arange(n) // size
+    assert nmi(right, truth) > 0.95
+    assert start.vertices.tolist() == list(range(n))
+    assert nmi(start.communities, truth) > 0.95
+
+
 def test_nothing_is_merged_where_nothing_joins():
     links = np.array([(0, 1), (2, 3), (4, 5)])
-    made = Contracted.of(links, np.array([0, 0, 1, 1, 2, 2]))
+    made = contracted(links, np.array([0, 0, 1, 1, 2, 2]))
     assert made.leiden(0.01, 0).tolist() == [0, 1, 2]
 
 
@@ -41,7 +76,7 @@ def test_communities_of_the_contraction_have_the_modularity_of_the_whole_graph(s
     """What a merge is worth there is what it is worth here: a local optimum of one is one of the other."""
     links = clustered(6, 8, seed)
     labels = np.arange(48) // 2
-    made = Contracted.of(links, labels)
+    made = contracted(links, labels)
 
     def whole(merged: np.ndarray) -> float:
         return modularity(links, merged[labels], resolution)
@@ -55,9 +90,9 @@ def test_communities_of_the_contraction_have_the_modularity_of_the_whole_graph(s
 
 
 @pytest.mark.parametrize(("clusters", "size"), [(20, 12), (60, 6)])
-def test_clusters_are_found_by_one_run_and_merges(clusters, size):
+def test_clusters_are_found_by_local_moving_and_merges(clusters, size):
     links, told = clustered(clusters, size, 1), []
-    labels = labels_for(network(clusters * size, links), links, clusters, size / 2, 0, told.append)
+    labels = labels_for(Adjacency.from_pairs(links, clusters * size), clusters, size / 2, 0, told.append)
     assert told == list(range(1, len(told) + 1))
     assert len(told) <= 3
     sizes = np.bincount(labels)
@@ -82,14 +117,16 @@ def test_the_search_needs_few_runs(least, slope, most):
             self.asked.append(resolution)
             return np.arange(20000) % int(min(most, max(1, round(least + slope * resolution))))
 
-    contracted = Linear()
-    labels = merged_to(contracted, 1000, 1.0, 256.0, 0)
+    linear = Linear()
+    labels, resolution = merged_to(linear, 1000, 1.0, 256.0, 0)
+    assert np.array_equal(labels, linear.leiden(resolution, 0))
+    linear.asked.pop()
     count = int(labels.max()) + 1
-    assert len(contracted.asked) <= contraction._RUNS
-    assert all(0 < asked <= 256 for asked in contracted.asked)
+    assert len(linear.asked) <= contraction._RUNS
+    assert all(0 < asked <= 256 for asked in linear.asked)
     if most > 1000:
         assert abs(count - 1000) <= 20
-        assert len(contracted.asked) <= 5
+        assert len(linear.asked) <= 5
     else:
         assert count == 60
 

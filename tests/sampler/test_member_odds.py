@@ -53,6 +53,20 @@ def test_chances_are_right_on_average():
             assert member[there][some].mean() == pytest.approx(expected, abs=slack), (shares, low)
 
 
+def test_chances_are_the_same_with_any_threads(monkeypatch, set_cores):
+    """Sums of many parts are added up in one order."""
+    monkeypatch.setattr(member_odds, "_PART", 300)
+    vertices, communities, counts, _, degrees, _ = drawn(2, 0.3, 20)
+    assert vertices.size > 1000
+    found = []
+    for cores in (1, 3):
+        set_cores(cores)
+        for residual in (False, True):
+            found.append(member_chances(vertices, communities, counts, degrees, K, residual))
+    assert np.array_equal(found[0], found[2])
+    assert np.array_equal(found[1], found[3])
+
+
 def test_the_bar_follows_overlap_and_mixing():
     """Four of twenty links are chance where members have half of theirs, and membership where they have a sixth."""
 

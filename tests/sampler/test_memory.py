@@ -16,6 +16,7 @@ import pytest
 
 from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.base.errors import DeviceMemoryError
+from mmsbgen.graph import as_graph, split
 from mmsbgen.sampler.diagnostics import communities
 from mmsbgen.sampler.diagnostics.evaluation import evaluation
 from mmsbgen.sampler.diagnostics.memberships import Memberships, by_community, largest_of_parts
@@ -165,6 +166,8 @@ def resident(name):
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 n_links, n_vertices = int(sys.argv[1]), int(sys.argv[2])
+if sys.argv[3] == "many":
+    starts.MANY = 0
 ends = np.random.default_rng(0).integers(0, n_vertices, (n_links, 2))
 parts = split(as_graph(ends[ends[:, 0] != ends[:, 1]]), validation=0.01, seed=0)
 parts.training_adjacency
@@ -178,15 +181,55 @@ print(resident("VmHWM") - before, parts.n_training_links, parts.graph.n_vertices
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", ["few", "many"])
 @pytest.mark.parametrize(("n_links", "n_vertices"), [(200_000, 30_000), (40_000, 80_000)])
-def test_starts_take_no_more_of_the_host_than_is_counted(n_links, n_vertices):
+def test_starts_take_no_more_of_the_host_than_is_counted(n_links, n_vertices, number):
     """The peak of a process of its own; more links than vertices, and more vertices than links."""
-    command = [sys.executable, "-W", "ignore", "-c", _IN_CHILD, str(n_links), str(n_vertices)]
+    command = [sys.executable, "-W", "ignore", "-c", _IN_CHILD, str(n_links), str(n_vertices), number]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     grown, links, vertices = map(int, done.stdout.split())
     counted = memory_needs.of_start(vertices, links, 0)
     assert counted / 3 < grown < counted
+
+
+_REFINEMENT = """
+from pathlib import Path
+import numpy as np
+from mmsbgen.sampler.run import refine
+
+def resident(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+refine.MANY, rng = 0, np.random.default_rng(0)
+ends = np.sort(rng.integers(30_000, size=(200_000, 2)), axis=1)
+links = ends[ends[:, 0] != ends[:, 1]]
+refine.moves(np.array([[0, 1], [1, 2], [0, 2]] * 5), np.zeros(15, int), np.ones(15), 3, 0)
+Path("/proc/self/clear_refs").write_text("5")
+before = resident("VmRSS")
+refine.moves(links, rng.integers(4990, size=len(links)), np.ones(len(links)), 5000, 0)
+print(resident("VmHWM") - before, len(links))
+"""
+
+
+@pytest.mark.slow
+def test_refinement_takes_no_more_of_the_host_than_is_counted():
+    """Of links whose ends are in other communities nearly each time."""
+    command = [sys.executable, "-W", "ignore", "-c", _REFINEMENT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    grown, links = map(int, done.stdout.split())
+    assert memory_needs.of_refinement(links) / 2 < grown < memory_needs.of_refinement(links)
+
+
+@pytest.mark.slow
+def test_refinement_is_counted_where_it_takes_more_than_starts(opencl_device, chain):
+    ends = np.sort(np.random.default_rng(0).integers(2000, size=(100_000, 2)), axis=1)
+    dense = split(as_graph(ends[ends[:, 0] != ends[:, 1]]), validation=0.01, seed=0)
+    given = {"n_communities": 4, "mini_batch": "block", "noise": None}
+    with_it, without = (chain(opencl_device, dense, **given, refine=refine).needs.host for refine in (True, False))
+    assert with_it["starts"] == memory_needs.of_refinement(dense.graph.n_links) > without["starts"] > 0
 
 
 @pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])

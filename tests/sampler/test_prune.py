@@ -117,10 +117,10 @@ def test_nothing_is_removed_without_held_out_pairs(chain, pocl_device, parts):
 
 @pytest.mark.parametrize("linked", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_losses_by_entries_are_those_of_the_definition(monkeypatch, seed, linked):
+def test_losses_by_entries_are_those_of_the_definition(monkeypatch, set_cores, seed, linked):
     """Without the first c communities: left_a = 1 - sum_removed pi_a, s = sum_left pi_a pi_b / (left_a left_b), and
     p = sum_left beta pi_a pi_b / (left_a left_b) + delta (1 - s), each as it was after the last removal of a kept
-    entry; of communities that neither row keeps the products are left out."""
+    entry; of communities that neither row keeps the products are left out.  With any threads, to the last bit."""
     rng, k, kept, floor, delta, n = np.random.default_rng(seed), 12, 4, 1e-3, 0.01, 30
     beta, order = rng.uniform(0.2, 0.9, k), rng.permutation(k)
     entries = np.array([rng.permutation(k)[:kept] for _ in range(n)]).astype(np.int64)
@@ -158,3 +158,7 @@ def test_losses_by_entries_are_those_of_the_definition(monkeypatch, seed, linked
     found = pruning._sparse_losses(sampler, pairs, linked, order)
     np.testing.assert_allclose(found[0], total, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found[1], squares, rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr(pruning, "_PAIRS", 3)
+    one, three = ([set_cores(cores), pruning._sparse_losses(sampler, pairs, linked, order)][1] for cores in (1, 3))
+    np.testing.assert_allclose(one, found, rtol=1e-9, atol=1e-9)
+    assert np.array_equal(one, three)

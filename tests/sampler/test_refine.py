@@ -96,11 +96,51 @@ def test_communities_with_equally_many_links_part_as_they_would_alone():
         right.append((community, 10 + community, second.tolist()))
     assert sorted(wanted(rows_on(sets, k=20, n=140), np.array(sorted(links)))) == right
     labels = np.repeat(np.arange(10), len(links) // 10)
-    of, scores, members = refine_module._parts_of_alike(np.array(links), labels, len(links) // 10, 0)
+    of, scores, members = refine_module._parts_together(np.array(links), labels, np.bincount(labels), 0)
     assert of.tolist() == list(range(10))
     for community, score, part in zip(of, scores, members, strict=True):
         own = np.array(links)[labels == community] - 14 * community
         assert score == pytest.approx(part.size * modularity(own, np.arange(14) // 8))
+
+
+@pytest.mark.parametrize("many", [0, 10**6])
+def test_many_links_part_as_few_do(monkeypatch, many):
+    """Two communities of two cliques, with other numbers of links, and two empty ones."""
+    monkeypatch.setattr(refine_module, "MANY", many)
+    pairs = np.concatenate([np.array(between(members, members)) for members in CLIQUES])
+    other = np.concatenate([pairs + 30, [[30 + 0, 30 + 12], [30 + 1, 30 + 20]]])
+    links = np.concatenate([LINKS, other])
+    best = np.where(links[:, 0] < 30, 0, 1)
+    found = moves(links, best, np.ones(len(links)), 6, 3)
+    parts = {(move.source, tuple(move.members.tolist())) for move in found}
+    assert parts == {(at, tuple((members + 30 * at).tolist())) for at in (0, 1) for members in CLIQUES[1:]}
+
+
+def test_many_links_of_one_community_do_not_go_to_leiden(monkeypatch):
+    monkeypatch.setattr(refine_module, "MANY", 0)
+    monkeypatch.setattr(refine_module, "leiden", None)
+    assert wanted(rows_on([np.arange(30)], 3)) == [(0, 1, CLIQUES[2].tolist()), (0, 2, CLIQUES[1].tolist())]
+
+
+def test_many_links_fall_into_hardly_more_parts_than_few(monkeypatch):
+    """Communities of two sparse halves each, with 8 links a vertex within a half and 2 in the community."""
+    numbers = []
+    for seed in range(4):
+        rng, links = np.random.default_rng(seed), []
+        for size in (100, 150, 200, 400, 500):
+            a, b = rng.integers(2 * size, size=8 * size), rng.integers(2 * size, size=(2 * size, 2))
+            offset = 2 * sum(other for other in (100, 150, 200, 400, 500) if other < size)
+            within = np.stack([a, a // size * size + rng.integers(size, size=a.size)], axis=1)
+            pairs = np.sort(np.concatenate([within, b]), axis=1)
+            links.append(offset + np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0))
+        best = np.repeat(np.arange(5), [len(one) for one in links])
+        for many in (10**6, 0):
+            monkeypatch.setattr(refine_module, "MANY", many)
+            numbers.append(len(moves(np.concatenate(links), best, np.ones(best.size), 100, 3)))
+    few, many = (np.array(numbers[at::2]) for at in (0, 1))
+    assert few.min() >= 5
+    assert many.min() >= 5
+    assert many.sum() <= 1.15 * few.sum()
 
 
 def test_parts_of_a_clearer_cut_come_first():

@@ -11,6 +11,7 @@ from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.sampler.run import start_trials
 from mmsbgen.sampler.run.start_trials import SWEEPS, SWEEPS_LARGE, choose, trials_told
+from mmsbgen.sampler.starts import start_methods
 from mmsbgen.sampler.starts.start_methods import STARTS
 
 COUNTS = ("iteration", "samples", "averaged", "vertex_updates", "clips", "published_evaluations")
@@ -122,11 +123,23 @@ def test_without_held_out_pairs_it_is_leidens_communities(blocks, groups, monkey
 
 
 def test_large_states_are_tried_shorter_and_not_at_random(blocks, groups, monkeypatch):
-    monkeypatch.setattr(start_trials, "_LARGE", 239)
+    monkeypatch.setattr(start_methods, "_LARGE", 239)
     sampler = blocks(groups, start="auto")
     choose(sampler)
     assert [each["start"] for each in sampler.course.trials] == ["communities", "ego"]
     assert [each["iterations"] for each in sampler.course.trials] == [SWEEPS_LARGE * 2] * 2
+
+
+def test_one_start_worth_trying_is_not_tried(blocks, groups, monkeypatch):
+    """Four ego nets of mean size hold 52 of 60 vertices, two of them 26."""
+    monkeypatch.setattr(start_methods, "_LARGE", 0)
+    monkeypatch.setattr(start_methods, "MANY", 10)
+    assert start_methods.worth_trying(groups, 4) == ["communities", "ego"]
+    assert start_methods.worth_trying(groups, 2) == ["communities"]
+    monkeypatch.setattr(start_trials, "evaluate", lambda *_: pytest.fail("nothing is to be compared"))
+    sampler = blocks(groups, start="auto", n_communities=2)
+    choose(sampler)
+    assert (sampler.course.start, sampler.course.trials) == ("communities", [])
 
 
 def test_the_same_choice_twice(blocks, groups, monkeypatch):

@@ -18,15 +18,16 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph.files.file_bytes import (
@@ -43,8 +44,8 @@ from mmsbgen.graph.files.words import INTEGER, as_int64
 from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, build_graph, number_integers, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
-# With blocks of this size, temporary arrays stay small and in the cache.
-_BLOCK_BYTES = 1 << 22
+# With blocks of this size, temporary arrays stay small and in the cache, also those of a block a core.
+_BLOCK_BYTES = 1 << 20
 #: The begin of a file from which the kind of its columns is found.
 _SAMPLE_BYTES = 1 << 16
 #: The first line of KONECT's files: the third column is a weight, the fourth a time.
@@ -54,6 +55,7 @@ _ISOLATED = re.compile(rb"solated (?:nodes|vertices)[^:\n]*:([^\n]*)")
 #: Comments and blank lines before the first link.
 _COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 _LINE = re.compile(rb"[^\n]+")
+Result = TypeVar("Result")
 
 
 def load_edge_list(path: str | os.PathLike[str], columns: Sequence[Any] | None = None) -> Graph:
@@ -98,7 +100,7 @@ def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) 
         return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 
     need_fields(file, raw, "text")
-    words = [word for block in _checked_blocks(file, text, told) for word in block.words()]
+    words = [word for _, part in _checked_blocks(file, text, told, Fields.words) for word in part]
     return _graph_of_words(_without_header(file, words, text), isolated, name, whole)
 
 
@@ -179,27 +181,42 @@ def _graph_of_words(
 def _integer_pairs(file: Path, text: bytes, told: Stage) -> Int64Array | None:
     """All ids of the file in order, int64 ``[2 L]``; None if any is not an integer."""
     parts = []
-    for block in _checked_blocks(file, text, told):
-        part = parse_integers(block)
+    for _, part in _checked_blocks(file, text, told, parse_integers):
         if part is None:
             return None
         parts.append(part)
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _checked_blocks(file: Path, text: bytes, told: Stage) -> Iterator[Fields]:
-    """Yield the file in blocks of whole lines, after checking that every line has two fields or none."""
-    begin, lines_before = 0, 0
-    while begin < len(text):
-        end = text.find(b"\n", begin + _BLOCK_BYTES) + 1 or len(text)
+def _checked_blocks(
+    file: Path, text: bytes, told: Stage, of: Callable[[Fields], Result]
+) -> Iterator[tuple[Fields, Result]]:
+    """Yield the file in blocks of whole lines, after checking that every line has two fields or none.
+
+    Blocks are split in threads, which also compute what ``of`` gives for each.
+    """
+
+    def parsed(begin: int, end: int) -> tuple[Fields, int | None, Result | None]:
         block = split_fields(text[begin:end])
         bad = block.first_line_without_two()
+        return block, bad, of(block) if bad is None else None
+
+    done, lines_before = 0, 0
+    for block, bad, result in side_by_side(lambda ends: parsed(*ends), _block_ends(text)):
         if bad is not None:
             line, widths = block.text.split(b"\n")[bad], set(np.bincount(block.lines).tolist()) - {0}
             raise _wrong_line(file, lines_before + bad + 1, block.line(bad), line, widths)
-        yield block
-        begin, lines_before = end, lines_before + block.n_lines
-        told.tell(end, len(text))
+        yield block, cast(Result, result)
+        done, lines_before = done + len(block.text), lines_before + block.n_lines
+        told.tell(done, len(text))
+
+
+def _block_ends(text: bytes) -> Iterator[tuple[int, int]]:
+    begin = 0
+    while begin < len(text):
+        end = text.find(b"\n", begin + _BLOCK_BYTES) + 1 or len(text)
+        yield begin, end
+        begin = end
 
 
 def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, widths: set[int]) -> InputError:

@@ -117,6 +117,9 @@ class Plan:
         starts = 0
         if self.starts_from_sets:
             starts = memory_needs.of_start(graph.n_vertices, graph.n_links, rows * each)
+        if self.options.refines:
+            # Refinement takes it after the starts.
+            starts = max(starts, memory_needs.of_refinement(graph.n_links))
         return {
             "graph": 8 * graph.links.nbytes,
             "starts": starts,

@@ -274,9 +274,9 @@ def cover(
         more = attached(m, read, links, vertices, communities)
         vertices, communities = (np.concatenate(both) for both in zip((vertices, communities), more, strict=True))
         components = small_components(n, links, vertices)
-    order = np.lexsort((vertices, communities))
-    columns, starts = np.unique(communities[order], return_index=True)
-    sets = [*np.split(vertices[order], starts[1:])[: columns.size], *components]
+    in_order, vertices = np.divmod(np.sort(communities * n + vertices), n)
+    columns, starts = np.unique(in_order, return_index=True)
+    sets = [*np.split(vertices, starts[1:])[: columns.size], *components]
     seen: set[bytes] = set()
     kept: list[tuple[Ints, int]] = []
     for members, column in zip(sets, [*columns.tolist(), *(-1 for _ in components)], strict=True):

@@ -65,7 +65,7 @@ def small_components(n_vertices: int, links: Ints, covered: Ints) -> list[Ints]:
 
     inside = np.ones(n_vertices, bool)
     inside[covered] = False
-    own = links[inside[links].all(axis=1)]
+    own = links[inside[links[:, 0]] & inside[links[:, 1]]]
     vertices, index = np.unique(own, return_inverse=True)
     ends = index.reshape(own.shape).T
     matrix = coo_array((np.ones(len(own), np.int8), (ends[0], ends[1])), (vertices.size, vertices.size))

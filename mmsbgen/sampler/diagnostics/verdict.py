@@ -273,7 +273,7 @@ def _barred(vertices: Ints, known: Ints, n_vertices: int) -> npt.NDArray[np.bool
     """Which pairs of ``vertices`` ``[V]`` are in ``known`` ``[P, 2]`` or loops, ``[V, V]``."""
     there = np.zeros(n_vertices, np.bool_)
     there[vertices] = True
-    a, b = np.searchsorted(vertices, known[there[known].all(axis=1)]).T
+    a, b = np.searchsorted(vertices, known[there[known[:, 0]] & there[known[:, 1]]]).T
     barred = np.eye(vertices.size, dtype=np.bool_)
     barred[a, b] = barred[b, a] = True
     return barred

@@ -9,15 +9,17 @@ order of this ratio: as many as leave the held-out log-likelihood within one sta
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.best_community import best_communities
-from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints
+from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
 from mmsbgen.sampler.diagnostics.member_odds import member_chances
 from mmsbgen.sampler.diagnostics.state_rows import SparseRows, row_source
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -31,6 +33,8 @@ _LEAST_LINKS, _LIKELY, _MOST = 2, 0.5, 0.5
 _EMPTIED = 1e-3
 #: Mass of a row in removed communities below which the row stays as it is.
 _NEGLIGIBLE = 1e-2
+#: Pairs with sparse rows that a thread takes at a time.
+_PAIRS = 1 << 12
 #: Elements of products of rows at a time.
 _ELEMENTS = 1 << 20
 
@@ -41,14 +45,17 @@ def evidence(links: Ints, best: Ints, n_vertices: int, k: int) -> Floats:
     ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best.
     """
     degrees = np.bincount(links.ravel(), minlength=n_vertices)
-    keys, counts = np.unique(best[:, None] * n_vertices + links, return_counts=True)
-    keys, counts = keys[counts >= _LEAST_LINKS], counts[counts >= _LEAST_LINKS]
+    ends = _in_order((best[:, None] * n_vertices + links).ravel())
+    keys, counts = ends.keys[ends.counts >= _LEAST_LINKS], ends.counts[ends.counts >= _LEAST_LINKS]
     communities, vertices = np.divmod(keys, n_vertices)
     chances = member_chances(vertices, communities, counts, degrees, k, residual=False)
-    members = keys[(chances > _LIKELY) | (counts > _MOST * degrees[vertices])]
-    sizes = np.bincount(members // n_vertices, minlength=k)
-    ends = np.isin(best[:, None] * n_vertices + links, members)
-    inside = np.bincount(best[ends.all(axis=1)], minlength=k)
+    members = (chances > _LIKELY) | (counts > _MOST * degrees[vertices])
+    sizes = np.bincount(communities[members], minlength=k)
+    is_member = np.zeros(ends.keys.size, bool)
+    is_member[ends.counts >= _LEAST_LINKS] = members
+    of_ends = np.empty(best.size * 2, bool)
+    of_ends[ends.places] = np.repeat(is_member, ends.counts)
+    inside = np.bincount(best[of_ends.reshape(-1, 2).all(axis=1)], minlength=k)
     density = 2.0 * len(links) / (n_vertices * (n_vertices - 1.0))
     found = np.zeros(k)
     for community in np.flatnonzero(inside > density * sizes * (sizes - 1) / 2):
@@ -57,6 +64,28 @@ def evidence(links: Ints, best: Ints, n_vertices: int, k: int) -> Floats:
         ratio = count * math.log(count / chance) - count + chance
         found[community] = ratio / max(_log_choose(n_vertices, size), 1.0)
     return found
+
+
+class _InOrder(NamedTuple):
+    """Distinct ``keys`` ``[U]``, ascending, their ``counts`` ``[U]``, and the ``places`` ``[M]`` of all in order."""
+
+    keys: Ints
+    counts: Ints
+    places: Ints
+
+
+def _in_order(keys: Ints) -> _InOrder:
+    """The ``keys`` ``[M]``, none negative, in order."""
+    bits = keys.size.bit_length()
+    if int(keys.max(initial=0)).bit_length() + bits < 64:
+        # The places are sorted along in the lowest bits: far faster than finding an order.
+        packed = np.sort((keys << bits) | np.arange(keys.size))
+        ascending, places = packed >> bits, packed & ((1 << bits) - 1)
+    else:
+        places = np.argsort(keys, kind="stable")
+        ascending = keys[places]
+    starts = np.flatnonzero(np.concatenate([np.ones(min(1, keys.size), bool), ascending[1:] != ascending[:-1]]))
+    return _InOrder(ascending[starts], np.diff(np.append(starts, keys.size)), places)
 
 
 def _log_choose(n: int, k: int) -> float:
@@ -126,10 +155,34 @@ def _sparse_losses(sampler: Sampler, pairs: Ints, linked: bool, order: Ints) -> 
     rank = np.empty(k + 1, np.int64)
     rank[order], rank[k] = np.arange(k), k
     beta, delta = np.append(sampler.state.beta(), 0.0), sampler.options.crossing
-    (one, first), (other, second) = (rows.entries(end) for end in pairs.T)
+    ends = [rows.entries(end) for end in pairs.T]
+    total, squares = np.zeros(k + 2), np.zeros(k + 2)
+
+    def compute(part: slice) -> tuple[Floats, Floats]:
+        (one, first), (other, second) = ((entries[part], values[part]) for entries, values in ends)
+        return _losses_of_entries(one, first, other, second, beta, delta, rank, sampler.shape.floor, linked)
+
+    for lost, squared in side_by_side(compute, [slice(at, at + _PAIRS) for at in range(0, len(pairs), _PAIRS)]):
+        total += lost
+        squares += squared
+    return np.cumsum(total)[:k], np.cumsum(squares)[:k]
+
+
+def _losses_of_entries(
+    one: Array,
+    first: Array,
+    other: Array,
+    second: Array,
+    beta: Floats,
+    delta: float,
+    rank: Ints,
+    floor: float,
+    linked: bool,
+) -> tuple[Floats, Floats]:
+    """What each removal adds to the sums, ``[K + 2]``, for pairs of the entries ``one`` and ``other`` ``[H, R]``."""
+    k = rank.size - 1
     one, other = (np.where(entries == NONE, k, entries).astype(np.int64) for entries in (one, other))
     first, second = first.astype(np.float64), second.astype(np.float64)
-    floor = sampler.shape.floor
     same = (one[:, :, None] == other[:, None, :]) & (one < k)[:, :, None]
     # What both have of a's entries, and of those that b alone keeps.
     both = first * np.where(same.any(axis=2), (same * second[:, None, :]).sum(axis=2), floor)
@@ -149,11 +202,10 @@ def _sparse_losses(sampler: Sampler, pairs: Ints, linked: bool, order: Ints) -> 
     start = taken[3].sum(axis=1) + delta * (1.0 - taken[2].sum(axis=1)).clip(min=0.0)
     logs = held_out.log_likelihoods(np.concatenate([start[:, None], p], axis=1).clip(min=0.0), np.array([[linked]]))
     lost = logs[:, :1] - logs
-    total, squares = np.zeros(k + 2), np.zeros(k + 2)
     # A removal at place c counts from column c + 1 on.
-    np.add.at(total, at + 1, np.diff(lost, axis=1))
-    np.add.at(squares, at + 1, np.diff(lost**2, axis=1))
-    return np.cumsum(total)[:k], np.cumsum(squares)[:k]
+    columns = (at + 1).ravel()
+    each, squares = (np.diff(sums, axis=1).ravel() for sums in (lost, lost**2))
+    return np.bincount(columns, each, k + 2).astype(float), np.bincount(columns, squares, k + 2).astype(float)
 
 
 def prune(sampler: Sampler) -> int:

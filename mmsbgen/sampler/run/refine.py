@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.starts.leiden import leiden, network
+from mmsbgen.sampler.starts.local_moving import Weighted, separated
+from mmsbgen.sampler.starts.start_methods import MANY
 from mmsbgen.sampler.state.sparse_state import SparseState
 
 Ints = npt.NDArray[np.int64]
@@ -65,14 +68,17 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tupl
     A part's score is the modularity of the split times its size; the largest part of a community stays.
     """
     counts = np.bincount(labels, minlength=k)
-    order = np.lexsort((labels, counts[labels]))
-    links, labels = links[order], labels[order]
-    each, begins = np.unique(counts[labels], return_index=True)
+    enough = counts[labels] >= _ENOUGH_LINKS
+    links, labels = links[enough], labels[enough]
     found: list[tuple[Ints, Floats, list[Ints]]] = []
-    for count, alike in zip(each.tolist(), map(slice, begins, [*begins[1:], len(links)]), strict=True):
-        if count < _ENOUGH_LINKS:
-            continue
-        found.append(_parts_of_alike(links[alike], labels[alike], count, seed))
+    if len(links) > MANY:
+        found = [_parts_together(links, labels, counts, seed)]
+    elif len(links):
+        order = np.lexsort((labels, counts[labels]))
+        links, labels = links[order], labels[order]
+        begins = np.unique(counts[labels], return_index=True)[1]
+        for alike in map(slice, begins, [*begins[1:], len(links)]):
+            found.append(_parts_together(links[alike], labels[alike], counts, seed))
     if not found:
         return []
     communities, scores = (np.concatenate([one[at] for one in found]) for at in (0, 1))
@@ -81,19 +87,26 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tupl
     return [(int(communities[at]), members[at]) for at in best.tolist()]
 
 
-def _parts_of_alike(links: Ints, labels: Ints, count: int, seed: int) -> tuple[Ints, Floats, list[Ints]]:
-    """Communities ``[P]``, scores ``[P]`` and members of the parts of communities that have ``count`` links each.
+def _parts_together(links: Ints, labels: Ints, counts: Ints, seed: int) -> tuple[Ints, Floats, list[Ints]]:
+    """Communities ``[P]``, scores ``[P]`` and members of the parts of communities that have ``counts`` ``[K]`` links.
 
-    They are split in one graph, side by side: its modularity at a resolution of their number is the mean of theirs.
+    They are split in one graph, side by side.  Many links are split by local moving, which can have a resolution for
+    each.  Others are split by Leiden's algorithm, and their counts must be equal: the modularity at a resolution of the
+    number of communities is then the mean of theirs.
     """
     n = int(links.max()) + 1
     keys, index = np.unique(labels[:, None] * n + links, return_inverse=True)
     ends = index.reshape(links.shape)
-    split = leiden(network(keys.size, ends), len(links) / count, seed)
+    if len(links) <= MANY:
+        split = leiden(network(keys.size, ends), len(links) / int(counts[labels[0]]), seed)
+    else:
+        graph = Weighted.of(Adjacency.from_pairs(ends, keys.size))
+        split = separated(graph, 1 / (2 * counts[keys // n]), seed)
     first, sizes = np.unique(split, return_index=True, return_counts=True)[1:]
     own, place = np.unique(keys[first] // n, return_inverse=True)
     inside = np.bincount(place[split[ends[:, 0]]], split[ends[:, 0]] == split[ends[:, 1]])
     squares = np.bincount(place, (np.bincount(split[ends.ravel()]) / 2) ** 2)
+    count = counts[own]
     modularity = inside / count - squares / count**2
     in_turn = np.lexsort((first, -sizes, place))
     largest = in_turn[np.unique(place[in_turn], return_index=True)[1]]

@@ -10,13 +10,12 @@ from mmsbgen.base.progress import stage
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.starts.background_search import StartSearch
-from mmsbgen.sampler.starts.start_methods import STARTS, Start, forget
+from mmsbgen.sampler.starts.start_methods import STARTS, Start, forget, is_large, worth_trying
 
 #: Sweeps of a trial.
 SWEEPS = 25
-#: Sweeps of a trial if the state has more than _LARGE elements.
+#: Sweeps of a trial in a large graph.
 SWEEPS_LARGE = 8
-_LARGE = 2_000_000
 
 
 def choose(
@@ -27,10 +26,10 @@ def choose(
 ) -> None:
     """Start the chain as its options say; ``auto`` tries several starts and takes the best.
 
-    A trial takes at most a quarter of a run of given length.  In large graphs a random start is not tried, as it
-    needs more sweeps than a trial has.  Without held-out pairs, or if a trial would be shorter than a sweep,
-    ``auto`` takes Leiden's communities.  Starts in the background search ``sought`` are waited for; others are
-    computed here.
+    A trial takes at most a quarter of a run of given length.  Without held-out pairs, if a trial would be shorter than
+    a sweep, or if no other start is worth trying
+    (:func:`mmsbgen.sampler.starts.start_methods.worth_trying`), ``auto`` takes Leiden's communities.  Starts in the
+    background search ``sought`` are waited for; others are computed here.
 
     Raises KeyboardInterrupt if ``asked`` returns true: an incomplete trial must not decide, and nothing is lost yet.
     """
@@ -47,11 +46,12 @@ def _choose(
 ) -> None:
     name = sampler.options.start
     assert name is not None
-    large = sampler.split.graph.n_vertices * sampler.shape.k > _LARGE
+    names, large = worth_trying(sampler.split, sampler.shape.k), is_large(sampler.split, sampler.shape.k)
     iterations = (SWEEPS_LARGE if large else SWEEPS) * sampler.per_sweep
     if sampler.options.iterations is not None:
         iterations = min(iterations, sampler.options.iterations // 4)
-    if name == "auto" and (iterations < sampler.per_sweep or not len(sampler.split.validation.pairs)):
+    blind = iterations < sampler.per_sweep or not len(sampler.split.validation.pairs)
+    if name == "auto" and (blind or len(names) == 1):
         name = "communities"
     if name != "auto":
         with stage(f"making the start {name!r}"):
@@ -59,9 +59,7 @@ def _choose(
         sampler.initialise(start)
         return
     tried: list[tuple[float, Start, dict[str, Any]]] = []
-    for other in STARTS:
-        if other == "random" and large:
-            continue
+    for other in names:
         if large:
             say(f"Trying the start {other!r} for {iterations} iterations")
         with stage(f"making the start {other!r}"):

@@ -17,7 +17,7 @@ import numpy as np
 from mmsbgen.base.processes import ChildProcess
 from mmsbgen.graph import Split
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start
+from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start, worth_trying
 
 __all__ = ["StartSearch", "searching_for_starts"]
 
@@ -81,8 +81,8 @@ class StartSearch:
 def searching_for_starts(split: Split, options: Options) -> Iterator[StartSearch | None]:
     """Search in the background for the starts that ``options`` may use; None for a small graph or a random start."""
     sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
-    # Random starts are not tried in large graphs.
-    names = [name for name in STARTS if name != "random" and sized.start in ("auto", name)]
+    tried = worth_trying(split, sized.n_communities) if sized.start == "auto" else [sized.start]
+    names = [name for name in tried if name not in (None, "random")]
     if split.n_training_links <= MANY or not names:
         yield None
         return

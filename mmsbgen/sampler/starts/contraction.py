@@ -1,8 +1,9 @@
-"""About K communities by Leiden's algorithm in large graphs, where one run on the whole graph takes a second or more.
+"""About K communities in large graphs, where one run of Leiden's algorithm on the whole graph takes a second or more.
 
-One run at a high resolution finds many small communities.  The resolution is then searched on the contracted graph,
-which has one vertex per small community: there a run takes hundredths of a second.  The levels of Leiden's algorithm
-(Traag, Waltman, van Eck 2019) merge communities in the same way.
+Local moving at a high resolution (:mod:`mmsbgen.sampler.starts.local_moving`) finds many small communities.  The
+resolution is then searched on the contracted graph, which has one vertex per small community: there a run of Leiden's
+algorithm (Traag, Waltman, van Eck 2019) takes hundredths of a second.  At the resolution found, vertices of the whole
+graph move once more: some came into the wrong small community.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts.leiden import leiden, network
+from mmsbgen.sampler.starts.local_moving import Weighted, coarsened, corrected
 
 if TYPE_CHECKING:
     import networkit
@@ -22,36 +25,44 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Resolution of the first run as a share of K.  A community at resolution g holds less than 1/g of all links' ends, so
+#: Resolution of local moving as a share of K.  A community at resolution g holds less than 1/g of all links' ends, so
 #: there are more than K/4 communities; in a clustered graph there are many times as many.
 _FINE = 0.25
-#: Fewest small communities per community wanted, the factor by which the resolution rises, and the most runs.
+#: Fewest small communities per community wanted, the factor by which the resolution rises, and the most tries.
 _EACH, _FINER, _TRIES = 3, 4.0, 3
+#: Small communities per community wanted, at which local moving ends.
+_ENOUGH = 8
+#: Links of a small community that count in the search: of a graph without clear communities it has hundreds, nearly all
+#: of which are chance.
+_STRONGEST = 64
 #: Most runs on the contracted graph, and the accepted deviation from K as a share of K.
 _RUNS, _NEAR = 12, 0.02
-#: Iterations of Leiden's algorithm in the whole graph.
-_WHOLE = 2
 
 
 @dataclass(frozen=True)
 class Contracted:
-    """A graph with ``n_links`` links, contracted to one vertex for each of its ``C`` communities.
+    """A graph contracted to one vertex for each of its ``C`` communities.
 
-    Its weights count the original links between two communities, and in self-loops those within one.  ``sizes``
-    ``[C]`` counts the vertices of a community.
+    Its weights count the original links between two communities, and in self-loops those within one and those that
+    :meth:`Weighted.strongest` has put inside: in all as many as the graph has.  ``sizes`` ``[C]`` counts the vertices
+    of a community.
     """
 
     graph: networkit.Graph
     sizes: Floats
 
     @classmethod
-    def of(cls, links: Ints, labels: Ints) -> Contracted:
-        """Contract the graph of ``links`` ``[E, 2]`` by ``labels`` ``[N]``, which count from 0 without gaps."""
-        count = int(labels.max()) + 1
-        pairs = np.sort(labels[links], axis=1)
-        keys, weights = np.unique(pairs[:, 0] * count + pairs[:, 1], return_counts=True)
+    def of(cls, contracted: Weighted, labels: Ints) -> Contracted:
+        """The graph ``contracted`` by ``labels`` ``[N]``, as one of networkit."""
+        count, first = contracted.volumes.size, contracted.own
+        weights = contracted.weights
+        assert weights is not None
+        outside = np.bincount(first, weights, count)
+        within = (contracted.volumes - outside) / 2
+        once, alone = first < contracted.ends, np.flatnonzero(within)
+        ends = np.stack([np.append(first[once], alone), np.append(contracted.ends[once], alone)], axis=1)
         return cls(
-            network(count, np.stack(np.divmod(keys, count), axis=1), weights.astype(np.float64)),
+            network(count, ends, np.append(weights[once], within[alone]).astype(np.float64)),
             np.bincount(labels, minlength=count).astype(np.float64),
         )
 
@@ -60,37 +71,38 @@ class Contracted:
         return leiden(self.graph, resolution, seed)
 
 
-def labels_for(
-    graph: networkit.Graph, links: Ints, k: int, fewest: float, seed: int, tell: Callable[[int], None]
-) -> Ints:
-    """Labels ``[N]`` of Leiden's communities, of which about ``k`` have at least ``fewest`` vertices.
+def labels_for(adjacency: Adjacency, k: int, fewest: float, seed: int, tell: Callable[[int], None]) -> Ints:
+    """Labels ``[N]`` of communities, of which about ``k`` have at least ``fewest`` vertices.
 
-    ``graph`` is the networkit graph of ``links`` ``[E, 2]``; ``tell`` is called with the number of runs done on it.
+    ``tell`` is called with the number of searches for small communities that are done.
     """
-    resolution = max(1.0, _FINE * k)
+    resolution, graph = max(1.0, _FINE * k), Weighted.of(adjacency)
     for number in range(_TRIES):
-        fine = leiden(graph, resolution, seed, _WHOLE)
+        costs = resolution / max(1, graph.ends.size)
+        fine, contracted = coarsened(graph, costs, seed, _EACH * k, _ENOUGH * k)
         tell(number + 1)
-        if int(fine.max()) + 1 >= _EACH * k:
+        if contracted.linked >= _EACH * k:
             break
         resolution *= _FINER
-    merged = merged_to(Contracted.of(links, fine), k, fewest, resolution, seed)
-    return merged[fine]
+    searched = Contracted.of(contracted.strongest(_STRONGEST), fine)
+    merged, resolution = merged_to(searched, k, fewest, resolution, seed)
+    return corrected(graph, merged[fine], resolution / max(1, graph.ends.size), seed)
 
 
-def merged_to(contracted: Contracted, k: int, fewest: float, finest: float, seed: int) -> Ints:
-    """Labels ``[C]`` with about ``k`` communities of at least ``fewest`` vertices, for resolutions below ``finest``.
+def merged_to(contracted: Contracted, k: int, fewest: float, finest: float, seed: int) -> tuple[Ints, float]:
+    """Labels ``[C]`` of about ``k`` communities of at least ``fewest`` vertices, and a resolution below ``finest``.
 
     As the resolution rises from 0, the number of such communities first rises, then falls as they become too small.
     """
     low, high = 0.0, finest
-    resolution, best, least = finest / 16, np.arange(contracted.sizes.size), np.inf
+    resolution, least = finest / 16, np.inf
+    best = np.arange(contracted.sizes.size), resolution
     tried: list[tuple[float, int]] = []
     for _ in range(_RUNS):
         labels = contracted.leiden(resolution, seed)
         count = int(np.count_nonzero(np.bincount(labels, contracted.sizes) >= fewest))
         if abs(count - k) < least:
-            best, least = labels, abs(count - k)
+            best, least = (labels, resolution), abs(count - k)
         if least <= _NEAR * k:
             break
         low, high = (resolution, high) if count < k else (low, resolution)

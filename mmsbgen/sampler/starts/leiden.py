@@ -28,6 +28,7 @@ Floats = npt.NDArray[np.float64]
 __all__ = [
     "import_lightly",
     "leiden",
+    "load",
     "modularity",
     "network",
     "propagated",
@@ -55,6 +56,11 @@ def import_lightly() -> None:
     """
     global _lightly
     _lightly = True
+
+
+def load() -> None:
+    """Import networkit before it is needed."""
+    _networkit()
 
 
 def _networkit() -> Any:

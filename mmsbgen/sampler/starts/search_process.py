@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import IO
 
 import numpy as np
 
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
-from mmsbgen.sampler.starts.leiden import import_lightly
+from mmsbgen.sampler.starts.leiden import import_lightly, load
 from mmsbgen.sampler.starts.start_methods import STARTS, Start
 
 
@@ -33,6 +34,8 @@ if __name__ == "__main__":
     parent = parent_connection()
     n, k, seed = map(int, sys.argv[1:4])
     import_lightly()
+    # Beside the first search, which goes without it for long.
+    Thread(target=load, daemon=True).start()
     # Sending waits until the run reads, which may be after the next start is found.
     with ThreadPoolExecutor(1) as sender:
         for start in find(n, k, seed, sys.argv[4:], sys.stdin.buffer):

@@ -38,6 +38,8 @@ MASS = 0.9
 _LEIDEN_RUNS = 8
 #: Links above which a run of Leiden takes a second or more: few runs are made, in a process of their own.
 MANY = 500_000
+#: Elements of pi above which a graph is large for trials.
+_LARGE = 2_000_000
 #: Smallest size of a community that counts towards K, as a share of N/K.
 _SIZEABLE = 0.1
 #: Largest share of an ego net that may be in earlier ones.
@@ -137,9 +139,11 @@ def forget(split: Split) -> None:
 
 def by_label(labels: Ints) -> list[Ints]:
     """Sets of members with equal labels, largest first; single members are left out."""
-    order = np.argsort(labels, kind="stable")
-    _, starts = np.unique(labels[order], return_index=True)
-    sets = [members for members in np.split(order, starts[1:]) if members.size > 1]
+    at = np.unique(labels, return_inverse=True)[1]
+    sizes = np.bincount(at)
+    several = np.flatnonzero(sizes[at] > 1)
+    order = several[np.argsort(at[several], kind="stable")]
+    sets = np.split(order, np.cumsum(sizes[sizes > 1])[:-1]) if order.size else []
     return sorted(sets, key=lambda members: (-members.size, int(members[0])))
 
 
@@ -147,13 +151,13 @@ def communities(split: Split, k: int, seed: int) -> Start:
     """At most ``k`` of Leiden's communities, at a resolution that gives about ``k`` that are large enough."""
     # Small components are separate at any resolution; if they counted, the large component would not be split.
     fewest = _SIZEABLE * split.graph.n_vertices / k
-    graph, large = training_graph(split), split.n_training_links > MANY
+    large = split.n_training_links > MANY
     total = None if large else _LEIDEN_RUNS
     with stage("looking for Leiden's communities", total, "runs", alone=large) as told:
         if large:
-            labels = contraction.labels_for(graph, split.training_links, k, fewest, seed, told.tell)
+            labels = contraction.labels_for(split.training_adjacency, k, fewest, seed, told.tell)
             return of_sets("communities", [members for members in by_label(labels) if members.size >= fewest][:k])
-        return of_sets("communities", _searched(graph, k, fewest, seed, told)[:k])
+        return of_sets("communities", _searched(training_graph(split), k, fewest, seed, told)[:k])
 
 
 def _searched(graph: networkit.Graph, k: int, fewest: float, seed: int, told: Stage) -> list[Ints]:
@@ -221,6 +225,24 @@ def _ego_conductance(split: Split) -> Floats:
     # A net with all links has no ends outside.
     conductance = np.where(smaller > 0, leaving / np.maximum(smaller, 1), 1.0)
     return np.where(degrees >= 2, conductance, np.inf)
+
+
+def is_large(split: Split, k: int) -> bool:
+    """Whether pi of ``k`` communities has so many elements that trials are short."""
+    return split.graph.n_vertices * k > _LARGE
+
+
+def worth_trying(split: Split, k: int) -> list[str]:
+    """The starts that ``auto`` tries for ``k`` communities.
+
+    A random start needs more sweeps than a trial of a large graph has.  There ego nets are tried only if ``k`` of mean
+    size could hold half of the vertices: from fewer, most rows would start at random.
+    """
+    n, links = split.graph.n_vertices, split.n_training_links
+    left_out = {"random"} if is_large(split, k) else set()
+    if links > MANY and k * (1 + 2 * links / n) < n / 2:
+        left_out.add("ego")
+    return [name for name in STARTS if name not in left_out]
 
 
 def scattered(split: Split, k: int, seed: int) -> Start:

@@ -9,10 +9,12 @@ from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.base.host_memory import available_host_memory, readable
 
-__all__ = ["MemoryNeeds", "available_host_memory", "of_results", "of_start", "readable", "require"]
+__all__ = ["MemoryNeeds", "available_host_memory", "of_refinement", "of_results", "of_start", "readable", "require"]
 
-#: Most bytes that networkit takes for starts, per link or vertex, and a constant part (measured in docs/memory.md).
-LEIDEN_EACH, LEIDEN_ONCE = 130, 10_000_000
+#: Most bytes that starts take, per link or vertex, and a constant part (measured in docs/memory.md).
+LEIDEN_EACH, LEIDEN_ONCE = 180, 10_000_000
+#: Most bytes that refinement takes per link, each of whose ends may be in another community (measured as those).
+REFINEMENT_EACH = 480
 #: Bytes per element for rounding rows to 16 bits.
 NARROWED = 28
 #: Largest number of entries of pi that results hold as codes of one byte.
@@ -40,9 +42,14 @@ class MemoryNeeds:
 
 
 def of_start(n_vertices: int, n_links: int, rows: int) -> int:
-    """Most host bytes of starts: networkit's work, or its graph and the ``rows`` (in bytes) written at a time."""
+    """Most host bytes of starts: the work, or networkit's graph and the ``rows`` (in bytes) written at a time."""
     most = LEIDEN_EACH * (n_links + n_vertices) + LEIDEN_ONCE
     return max(most, most // 3 + rows)
+
+
+def of_refinement(n_links: int) -> int:
+    """Most host bytes of refinement, for parts of communities and for what explains the links."""
+    return REFINEMENT_EACH * n_links
 
 
 def of_results(

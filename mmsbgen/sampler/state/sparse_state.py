@@ -80,12 +80,12 @@ class SparseState(State):
         n, k = self.shape.n_vertices, self.shape.k
         most = min(self.shape.entries, k)
         kept = np.full((n, self.shape.entries), NONE, np.uint32)
-        kept[:, :most] = self.random_communities(np.arange(n), seed)
         count = np.full(n, most)
         there, at = np.unique(vertices, return_index=True)
+        others = np.setdiff1d(np.arange(n), there, assume_unique=True)
+        kept[others, :most] = self.random_communities(others, seed)
         rank = np.arange(len(vertices)) - np.repeat(at, np.diff(np.append(at, len(vertices))))
         inside = rank < most
-        kept[there] = NONE
         kept[vertices[inside], rank[inside]] = communities[inside]
         count[there] = np.minimum(np.bincount(vertices, minlength=n)[there], most)
         share = (1.0 - (k - count) * self.shape.floor) / count

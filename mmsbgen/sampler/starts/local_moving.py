@@ -1,0 +1,272 @@
+"""Communities of large graphs by local moving and contraction (Blondel et al. 2008), in threads.
+
+Vertices move to the neighbouring community that raises modularity most, as long as many gain.  Then each community
+becomes one vertex, and these move.  A vertex that came into the wrong community moves out of it only if the original
+vertices move once more in the end (:func:`corrected`).
+
+A round over the vertices goes by batches in random order: those of one batch move at once, by the communities before
+it.  Sums are of whole numbers, so that equal seeds give equal communities with any number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.base.processes import cores, side_by_side
+from mmsbgen.graph.graph import Adjacency
+
+__all__ = ["Weighted", "coarsened", "corrected", "moved", "separated"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Batches of a round, of at least one vertex, and most rounds.
+_BATCHES, _ROUNDS = 8, 10
+#: Share of the vertices with links below which so few move that a round is the last.
+_LAST = 0.03
+#: Share of the vertices with links that a contraction leaves, above which it is the last.
+_STUCK = 0.6
+#: Fewest arcs that a thread takes at a time; with fewer, threads mostly wait for each other.
+_ARCS = 1 << 15
+#: Bits of the keys by which arcs are sorted.
+_BITS = 63
+#: Gain, relative to the weight, that is none: rounding may give as much.
+_NO_GAIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """An undirected graph whose links have weights, by vertex: those of vertex a are at ``offsets[a:a + 2]``.
+
+    ``ends`` ``[A]`` are the other ends, without a itself.  ``weights`` ``[A]`` are whole numbers; None are ones.
+    ``volumes`` ``[N]`` count the link ends of a vertex, with those of links that a contraction has put inside it.
+    """
+
+    offsets: Ints
+    ends: npt.NDArray[Any]
+    weights: Ints | None
+    volumes: Ints
+
+    @classmethod
+    def of(cls, adjacency: Adjacency) -> Weighted:
+        """A graph without weights."""
+        return cls(adjacency.offsets, adjacency.neighbours, None, adjacency.degrees)
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits of a weight, 0 if there are none."""
+        return 0 if self.weights is None else int(self.weights.max(initial=1)).bit_length()
+
+    @cached_property
+    def linked(self) -> int:
+        """Number of vertices with links to others."""
+        return int(np.count_nonzero(np.diff(self.offsets)))
+
+    @cached_property
+    def own(self) -> npt.NDArray[np.uint32]:
+        """The vertex ``[A]`` of each link."""
+        return np.repeat(np.arange(self.volumes.size, dtype=np.uint32), np.diff(self.offsets))
+
+    def strongest(self, most: int) -> Weighted:
+        """The graph with the links that are among the ``most`` strongest of an end; the others go inside the vertices.
+
+        The strength of a link is its weight over that by chance, the product of the volumes.  Volumes stay as they are.
+        """
+        count = self.volumes.size
+        if self.weights is None or self.ends.size <= most * count:
+            return self
+        own, by_chance = self.own, self.volumes.astype(np.float64)
+        order = np.lexsort((-self.weights / by_chance[own] / by_chance[self.ends], own))
+        stays = np.zeros(own.size, np.bool_)
+        stays[order] = np.arange(own.size) - self.offsets[own[order]] < most
+        # A link stays at both ends if it does at one: links in order of their other end are those of the other ends.
+        stays |= stays[np.argsort(self.ends, kind="stable")]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(own[stays], minlength=count))])
+        return Weighted(offsets, self.ends[stays], self.weights[stays], self.volumes)
+
+    def arcs(self, vertices: Ints) -> tuple[Ints, Ints]:
+        """Places ``[S]`` of the links of ``vertices`` ``[V]``, and the place of the vertex of each among them."""
+        begin = self.offsets[vertices]
+        counts = self.offsets[vertices + 1] - begin
+        of_vertex = np.repeat(np.arange(vertices.size), counts)
+        places = (begin - (np.cumsum(counts) - counts))[of_vertex] + np.arange(of_vertex.size)
+        return places, of_vertex
+
+    def parts(self, vertices: Ints, bits: int) -> list[Ints]:
+        """``vertices`` in parts for threads, few enough for their places to have ``bits`` bits."""
+        ends = np.cumsum(self.offsets[vertices + 1] - self.offsets[vertices])
+        whole = int(ends[-1]) if ends.size else 0
+        step = max(_ARCS, min(4 * _ARCS, -(-whole // cores())))
+        cuts = np.searchsorted(ends, np.arange(step, whole, step))
+        cuts = np.union1d(cuts, np.arange(0, vertices.size, 1 << min(bits, 30)))
+        return [part for part in np.split(vertices, cuts) if part.size]
+
+    def sums(self, vertices: Ints, labels: Ints, bits: int, groups: Ints | None = None) -> tuple[Ints, Ints, Ints]:
+        """Weights of the links from ``vertices`` ``[V]``, or ``groups`` ``[V]`` of them, to vertices of each label.
+
+        Labels have ``bits`` bits.  Returns the place of the vertex, or the group, the label and the sum of each pair
+        that there is, in this order.
+        """
+        at, own = self.arcs(vertices)
+        keys = ((own if groups is None else groups[own]) << bits) | labels[self.ends[at]]
+        if self.weights is None:
+            keys.sort()
+            starts = _starts(keys)
+            sums = np.diff(np.append(starts, keys.size))
+        else:
+            # The weights are sorted along in the lowest bits: far faster than by an order of the keys.
+            keys = (keys << self.bits) | self.weights[at]
+            keys.sort()
+            weights = keys & ((1 << self.bits) - 1)
+            keys >>= self.bits
+            starts = _starts(keys)
+            sums = _added(weights, starts)
+        keys = keys[starts]
+        return keys >> bits, keys & ((1 << bits) - 1), sums
+
+    def left(self, bits: int) -> int:
+        """Bits of a key beside a label of ``bits`` bits and a weight."""
+        return max(0, _BITS - bits - self.bits)
+
+    def contracted(self, labels: Ints) -> Weighted:
+        """The graph with one vertex for each of the ``labels`` ``[N]``, which count from 0 without gaps."""
+        count = int(labels.max()) + 1
+        bits, order = count.bit_length(), np.argsort(labels, kind="stable")
+        first = np.append(_starts(labels[order]), labels.size)
+
+        def of(communities: Ints) -> tuple[Ints, npt.NDArray[np.uint32], Ints]:
+            """How many links each of the communities has, their other ends and weights."""
+            members = order[first[communities[0]] : first[communities[-1] + 1]]
+            own, others, sums = self.sums(members, labels, bits, labels[members] - communities[0])
+            away = own + communities[0] != others
+            counts = np.bincount(own[away], minlength=communities.size)
+            return counts, others[away].astype(np.uint32), sums[away]
+
+        ends = np.cumsum(np.bincount(labels, np.diff(self.offsets), count)).astype(np.int64)
+        step = max(_ARCS, int(ends[-1]) // (8 * cores()))
+        cuts = np.unique(np.searchsorted(ends, np.arange(0, int(ends[-1]), step), "right"))
+        cuts = np.union1d(cuts, np.arange(0, count, 1 << min(self.left(bits), 30)))
+        parts = [part for part in np.split(np.arange(count), cuts) if part.size]
+        found = list(side_by_side(of, parts))
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([one[0] for one in found]))])
+        others, sums = np.concatenate([one[1] for one in found]), np.concatenate([one[2] for one in found])
+        volumes = np.bincount(labels, self.volumes, count).astype(np.int64)
+        return Weighted(offsets, others, sums, volumes)
+
+
+def _starts(ascending: Ints) -> Ints:
+    """Where equal values begin."""
+    return np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]])) if ascending.size else ascending
+
+
+def _added(values: Ints, starts: Ints) -> Ints:
+    return np.add.reduceat(values, starts) if starts.size else values
+
+
+def moved(graph: Weighted, costs: float | Floats, rng: np.random.Generator, labels: Ints | None = None) -> Ints:
+    """Labels ``[N]`` after local moving; they count from 0 without gaps.
+
+    It goes from ``labels`` ``[N]``, whole numbers below N, or else from communities of single vertices.
+
+    A vertex of volume d gains by a community of volume V the weight of its links to it, less ``costs`` d V.  Costs may
+    differ between components ``[N]``.  With the resolution over the number of all link ends they are modularity's.
+    """
+    n, costs = graph.volumes.size, np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape)
+    labels, bits = np.arange(n) if labels is None else labels.copy(), n.bit_length()
+    volumes = np.bincount(labels, graph.volumes, n).astype(np.int64)
+    active, last = np.diff(graph.offsets) > 0, int(_LAST * graph.linked)
+    for _ in range(_ROUNDS):
+        waiting = rng.permutation(np.flatnonzero(active))
+        active[:] = False
+        number = 0
+        for batch in np.array_split(waiting, min(_BATCHES, waiting.size + 1)):
+
+            def best(vertices: Ints) -> tuple[Ints, Ints]:
+                movers, to = _moves(graph, vertices, labels, volumes, costs, bits)
+                # Neighbours of those that move may move in the next round.
+                active[graph.ends[graph.arcs(movers)[0]]] = True
+                return movers, to
+
+            found = list(side_by_side(best, graph.parts(np.sort(batch), graph.left(bits))))
+            if not found:
+                continue
+            movers, to = (np.concatenate([one[at] for one in found]) for at in (0, 1))
+            np.subtract.at(volumes, labels[movers], graph.volumes[movers])
+            np.add.at(volumes, to, graph.volumes[movers])
+            labels[movers] = to
+            number += movers.size
+        if number <= last:
+            break
+    return _numbered(labels)
+
+
+def _moves(graph: Weighted, vertices: Ints, labels: Ints, volumes: Ints, costs: Floats, bits: int) -> tuple[Ints, Ints]:
+    """Those of ``vertices`` that gain by a move, and the label with the largest gain, the smallest of equal ones."""
+    at, others, weights = graph.sums(vertices, labels, bits)
+    if not at.size:
+        return vertices[:0], vertices[:0]
+    own, volume = labels[vertices], graph.volumes[vertices]
+    stays, cost = others == own[at], costs[vertices] * volume
+    gains = weights - cost[at] * volumes[others]
+    # Without the vertex itself; one without a link to its own community gains less than nothing by it.
+    before, stays = -cost * (volumes[own] - volume), np.flatnonzero(stays)
+    gains[stays] += (cost * volume)[at[stays]]
+    before[at[stays]] = gains[stays]
+    starts = _starts(at)
+    most, there = np.maximum.reduceat(gains, starts), at[starts]
+    largest = np.flatnonzero(gains == np.repeat(most, np.diff(np.append(starts, at.size))))
+    to = others[largest[_starts(at[largest])]]
+    better = most > before[there] + _NO_GAIN * np.maximum(1.0, np.abs(most))
+    return vertices[there[better]], to[better]
+
+
+def _numbered(labels: Ints) -> Ints:
+    """The labels from 0 without gaps, in their order."""
+    used = np.zeros(int(labels.max(initial=-1)) + 1, np.bool_)
+    used[labels] = True
+    return (np.cumsum(used) - 1)[labels]
+
+
+def coarsened(
+    graph: Weighted, costs: float | Floats, seed: int, least: int = 0, most: int = 0
+) -> tuple[Ints, Weighted]:
+    """Labels ``[N]`` of communities, and the graph contracted by them; ``costs`` are as for :func:`moved`.
+
+    It ends when at most ``most`` vertices with links are left, or when a contraction leaves most of those that there
+    were.  A contraction to less than ``least`` is taken back, unless it is the first.
+    """
+    rng = np.random.Generator(np.random.PCG64([seed, 7]))
+    costs, labels = np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape), None
+    while True:
+        of_vertices = moved(graph, costs, rng)
+        smaller = graph.contracted(of_vertices)
+        if labels is not None and smaller.linked < least:
+            return labels, graph
+        stuck = smaller.linked > _STUCK * graph.linked
+        labels = of_vertices if labels is None else of_vertices[labels]
+        before, costs, graph = costs, np.zeros(smaller.volumes.size), smaller
+        costs[of_vertices] = before
+        if stuck or graph.linked <= most:
+            return labels, graph
+
+
+def corrected(graph: Weighted, labels: Ints, costs: float | Floats, seed: int) -> Ints:
+    """Labels ``[N]`` after the vertices themselves move from the communities ``labels`` ``[N]`` of contractions."""
+    return moved(graph, costs, np.random.Generator(np.random.PCG64([seed, 8])), labels)
+
+
+def separated(graph: Weighted, costs: Floats, seed: int) -> Ints:
+    """Labels ``[N]`` of communities by contraction and correction, twice; ``costs`` ``[N]`` are as for :func:`moved`.
+
+    After the first correction many communities that looked apart can be merged.
+    """
+    labels = corrected(graph, coarsened(graph, costs, seed)[0], costs, seed)
+    smaller = graph.contracted(labels)
+    of_smaller = np.zeros(smaller.volumes.size)
+    of_smaller[labels] = costs
+    return corrected(graph, coarsened(smaller, of_smaller, seed)[0][labels], costs, seed)
