@@ -14,7 +14,7 @@ __all__ = ["MemoryNeeds", "available_host_memory", "of_refinement", "of_results"
 #: Most bytes that starts take, per link or vertex, and a constant part (measured in docs/memory.md).
 LEIDEN_EACH, LEIDEN_ONCE = 180, 10_000_000
 #: Most bytes that refinement takes per link, each of whose ends may be in another community (measured as those).
-REFINEMENT_EACH = 480
+REFINEMENT_EACH = 600
 #: Bytes per element for rounding rows to 16 bits.
 NARROWED = 28
 #: Largest number of entries of pi that results hold as codes of one byte.
