@@ -26,10 +26,11 @@ from typing import Any
 
 from _report import REPORTS, markdown_table
 
+from mmsbgen.ranks.nccl_exchange import NcclExchange
+
 #: Assumed rates in bytes a second: NVLink of an H100 at two thirds of its 450 GB/s, and networks at four fifths.
 NVLINK, IB_400, ETHERNET_100 = 300e9, 40e9, 10e9
-#: Pieces of a range, as :class:`mmsbgen.ranks.nccl_exchange.NcclExchange` has them.
-PIECES = 4
+PIECES = NcclExchange.pieces
 
 
 @dataclass(frozen=True)
