@@ -11,7 +11,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import check_request
 from mmsbgen.detection.load_graph import load_graph, split_graph
-from mmsbgen.detection.plan_chain import plan_chain
+from mmsbgen.detection.plan_chain import plan_chain, searching_device
 from mmsbgen.detection.ranks.forming import check_shared, open_ranks
 from mmsbgen.detection.request import Detection, Request
 from mmsbgen.detection.result_options import ResultOptions
@@ -112,7 +112,8 @@ def perform(source: Any, request: Request) -> Detection:
         check_shared(checked.options if plan is None else plan.options, checked.k_auto)
     # No search for starts before K is known or when a chain is resumed.
     seeks = plan is not None and checked.checkpoint is None
-    with searching_for_starts(parts, checked.options) if seeks else nullcontext() as sought:
+    device = searching_device(parts, info, plan) if plan is not None else None
+    with searching_for_starts(parts, checked.options, device) if seeks else nullcontext() as sought:
         # Imported here: it takes a second, and the search runs meanwhile.
         from mmsbgen.detection.publish import publish
         from mmsbgen.detection.run_chains import run_chains

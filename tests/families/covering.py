@@ -50,7 +50,7 @@ GROUPS = (
         "sparse_gather",
         "sparse_replace",
     ),
-    ("sample_partners", "exchange_slots", "edge_lookup", "draws"),
+    ("sample_partners", "exchange_slots", "edge_lookup", "draws", "best_labels"),
     ("bfs", "sssp", "cores"),
     ("components", "pagerank", "parents"),
     ("sgd_tiles", "sgd_locks", "sgd_adds"),

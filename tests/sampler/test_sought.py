@@ -101,7 +101,7 @@ def test_the_process_ends_with_the_run(tmp_path):
 import os, time
 from mmsbgen.base.processes import ChildProcess
 read, write = os.pipe()
-print(ChildProcess("mmsbgen.sampler.starts.search_process", 4, 2, 0, "ego", stdin=read).pid, flush=True)
+print(ChildProcess("mmsbgen.sampler.starts.search_process", 4, 2, 0, "-", "ego", stdin=read).pid, flush=True)
 time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as run:

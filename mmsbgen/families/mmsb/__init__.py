@@ -11,6 +11,7 @@ from mmsbgen.families.mmsb.sparse import sparse_kernels, sparse_workloads
 from mmsbgen.families.mmsb.stages import explain_kernels, partner_kernels, state_kernels, theta_kernels
 from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
 from mmsbgen.families.mmsb.stars import star_kernels, star_rows, star_shared, star_tensor
+from mmsbgen.families.mmsb.starts import label_kernels
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Parameter
 
@@ -79,6 +80,7 @@ MMSB: KernelFamily = KernelFamily(
             state_kernels.EXCHANGE_SLOTS,
             state_kernels.INIT_PI,
             state_kernels.PLACE_ROWS,
+            label_kernels.BEST_LABELS,
             state_kernels.GATHER_ROWS,
             state_kernels.ADD_MOMENTS,
             state_kernels.EDGE_LOOKUP,

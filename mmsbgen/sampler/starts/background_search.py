@@ -19,17 +19,29 @@ from mmsbgen.graph import Split
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start, worth_trying
 
-__all__ = ["StartSearch", "searching_for_starts"]
+__all__ = ["StartSearch", "device_bytes", "searching_for_starts"]
 
 log = logging.getLogger(__name__)
 #: Seconds between two polls of the process.
 _LOOK_S = 0.05
 
+#: Bytes that a process takes to use a device whose memory is the host's.
+_PROCESS = 200_000_000
+
+
+def device_bytes(n: int, links: int) -> int:
+    """Most memory that local moving of a graph of ``n`` vertices takes on a device, in bytes."""
+    # Of vertices offsets, labels, volumes, costs and places; of links both ends, weights, and tables of a batch.
+    return _PROCESS + 56 * n + 2 * links * (4 + 4 + 16)
+
 
 class StartSearch:
-    """A running search for the starts ``names`` of ``split`` with ``k`` communities; ``close`` ends its process."""
+    """A running search for the starts ``names`` of ``split`` with ``k`` communities; ``close`` ends its process.
 
-    def __init__(self, split: Split, k: int, seed: int, names: Iterable[str]) -> None:
+    The device called ``device`` finds the moves of local moving; None for threads.
+    """
+
+    def __init__(self, split: Split, k: int, seed: int, names: Iterable[str], device: str | None = None) -> None:
         self.names = tuple(names)
         self._split, self._k, self._seed = split, k, seed
         self._found: dict[str, Start] = {}
@@ -40,7 +52,7 @@ class StartSearch:
                 links.seek(0)
                 numbers = (split.graph.n_vertices, k, seed)
                 self._process = ChildProcess(
-                    "mmsbgen.sampler.starts.search_process", *numbers, *self.names, stdin=links
+                    "mmsbgen.sampler.starts.search_process", *numbers, device or "-", *self.names, stdin=links
                 )
         except OSError as error:
             log.warning("starts are found in this process, as there can be no other: %s", error)
@@ -78,15 +90,18 @@ class StartSearch:
 
 
 @contextmanager
-def searching_for_starts(split: Split, options: Options) -> Iterator[StartSearch | None]:
-    """Search in the background for the starts that ``options`` may use; None for a small graph or a random start."""
+def searching_for_starts(split: Split, options: Options, device: str | None = None) -> Iterator[StartSearch | None]:
+    """Search in the background for the starts that ``options`` may use; None for a small graph or a random start.
+
+    The device called ``device`` helps (:class:`StartSearch`).
+    """
     sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
     tried = worth_trying(split, sized.n_communities) if sized.start == "auto" else [sized.start]
     names = [name for name in tried if name not in (None, "random")]
     if split.n_training_links <= MANY or not names:
         yield None
         return
-    sought = StartSearch(split, sized.n_communities, sized.seed, names)
+    sought = StartSearch(split, sized.n_communities, sized.seed, names, device)
     try:
         yield sought
     finally:

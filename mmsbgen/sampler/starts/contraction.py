@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts.leiden import leiden, network
-from mmsbgen.sampler.starts.local_moving import Weighted, coarsened, corrected
+from mmsbgen.sampler.starts.local_moving import Mover, Weighted, coarsened, corrected, in_threads
 
 if TYPE_CHECKING:
     import networkit
@@ -71,22 +71,29 @@ class Contracted:
         return leiden(self.graph, resolution, seed)
 
 
-def labels_for(adjacency: Adjacency, k: int, fewest: float, seed: int, tell: Callable[[int], None]) -> Ints:
+def labels_for(
+    adjacency: Adjacency,
+    k: int,
+    fewest: float,
+    seed: int,
+    tell: Callable[[int], None],
+    mover: Mover = in_threads,
+) -> Ints:
     """Labels ``[N]`` of communities, of which about ``k`` have at least ``fewest`` vertices.
 
-    ``tell`` is called with the number of searches for small communities that are done.
+    ``tell`` is called with the number of searches for small communities that are done, ``mover`` finds the moves.
     """
     resolution, graph = max(1.0, _FINE * k), Weighted.of(adjacency)
     for number in range(_TRIES):
         costs = resolution / max(1, graph.ends.size)
-        fine, contracted = coarsened(graph, costs, seed, _EACH * k, _ENOUGH * k)
+        fine, contracted = coarsened(graph, costs, seed, _EACH * k, _ENOUGH * k, mover)
         tell(number + 1)
         if contracted.linked >= _EACH * k:
             break
         resolution *= _FINER
     searched = Contracted.of(contracted.strongest(_STRONGEST), fine)
     merged, resolution = merged_to(searched, k, fewest, resolution, seed)
-    return corrected(graph, merged[fine], resolution / max(1, graph.ends.size), seed)
+    return corrected(graph, merged[fine], resolution / max(1, graph.ends.size), seed, mover)
 
 
 def merged_to(contracted: Contracted, k: int, fewest: float, finest: float, seed: int) -> tuple[Ints, float]:

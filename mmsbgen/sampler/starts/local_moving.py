@@ -5,11 +5,14 @@ becomes one vertex, and these move.  A vertex that came into the wrong community
 vertices move once more in the end (:func:`corrected`).
 
 A round over the vertices goes by batches in random order: those of one batch move at once, by the communities before
-it.  Sums are of whole numbers, so that equal seeds give equal communities with any number of threads.
+it.  Sums are of whole numbers, so that equal seeds give equal communities with any number of threads.  A
+:data:`Mover` finds the moves: in threads, or on a device (:mod:`mmsbgen.sampler.starts.device_moves`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.processes import cores, side_by_side
+from mmsbgen.families.mmsb.starts.label_workloads import NO_GAIN
 from mmsbgen.graph.graph import Adjacency
 
-__all__ = ["Weighted", "coarsened", "corrected", "moved", "separated"]
+__all__ = ["Mover", "Weighted", "coarsened", "corrected", "in_threads", "moved", "separated"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -35,8 +39,6 @@ _STUCK = 0.6
 _ARCS = 1 << 15
 #: Bits of the keys by which arcs are sorted.
 _BITS = 63
-#: Gain, relative to the weight, that is none: rounding may give as much.
-_NO_GAIN = 1e-9
 
 
 @dataclass(frozen=True)
@@ -75,18 +77,28 @@ class Weighted:
     def strongest(self, most: int) -> Weighted:
         """The graph with the links that are among the ``most`` strongest of an end; the others go inside the vertices.
 
-        The strength of a link is its weight over that by chance, the product of the volumes.  Volumes stay as they are.
+        The strength of a link is its weight over that by chance, the product of the volumes; equal ones stay together.
+        Volumes stay as they are.
         """
-        count = self.volumes.size
+        count, counts = self.volumes.size, np.diff(self.offsets)
         if self.weights is None or self.ends.size <= most * count:
             return self
-        own, by_chance = self.own, self.volumes.astype(np.float64)
-        order = np.lexsort((-self.weights / by_chance[own] / by_chance[self.ends], own))
-        stays = np.zeros(own.size, np.bool_)
-        stays[order] = np.arange(own.size) - self.offsets[own[order]] < most
-        # A link stays at both ends if it does at one: links in order of their other end are those of the other ends.
-        stays |= stays[np.argsort(self.ends, kind="stable")]
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(own[stays], minlength=count))])
+        by_chance, whole = self.volumes.astype(np.float64), self.weights.astype(np.float64)
+
+        def weakest(vertices: Ints) -> Floats:
+            """Of each vertex the strength of the last link that stays."""
+            at, own = self.arcs(vertices)
+            strength = whole[at] / (by_chance[vertices[own]] * by_chance[self.ends[at]])
+            order = np.lexsort((-strength, own))
+            last = np.cumsum(counts[vertices]) - counts[vertices] + np.minimum(counts[vertices], most) - 1
+            found = np.full(vertices.size, np.inf)
+            found[counts[vertices] > 0] = strength[order[last[counts[vertices] > 0]]]
+            return found
+
+        least = np.concatenate(list(side_by_side(weakest, self.parts(np.arange(count), 30))))
+        strength = whole / (by_chance[self.own] * by_chance[self.ends])
+        stays = strength >= np.minimum(least[self.own], least[self.ends])
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.own[stays], minlength=count))])
         return Weighted(offsets, self.ends[stays], self.weights[stays], self.volumes)
 
     def arcs(self, vertices: Ints) -> tuple[Ints, Ints]:
@@ -168,7 +180,38 @@ def _added(values: Ints, starts: Ints) -> Ints:
     return np.add.reduceat(values, starts) if starts.size else values
 
 
-def moved(graph: Weighted, costs: float | Floats, rng: np.random.Generator, labels: Ints | None = None) -> Ints:
+#: Takes vertices ``[V]``, ascending, the labels ``[N]`` and their volumes ``[N]``.  Returns those that gain by a move,
+#: and for each the label with the largest gain, the smallest of equal ones.
+Best = Callable[[Ints, Ints, Ints], tuple[Ints, Ints]]
+#: Takes a graph and costs ``[N]``, and finds moves while its context is open.
+Mover = Callable[[Weighted, Floats], AbstractContextManager[Best]]
+
+
+@contextmanager
+def in_threads(graph: Weighted, costs: Floats) -> Iterator[Best]:
+    """Finds moves in threads."""
+    bits = graph.volumes.size.bit_length()
+
+    def best(vertices: Ints, labels: Ints, volumes: Ints) -> tuple[Ints, Ints]:
+        def of(part: Ints) -> tuple[Ints, Ints]:
+            return _moves(graph, part, labels, volumes, costs, bits)
+
+        found = list(side_by_side(of, graph.parts(vertices, graph.left(bits))))
+        if not found:
+            return vertices[:0], vertices[:0]
+        movers, to = (np.concatenate([one[at] for one in found]) for at in (0, 1))
+        return movers, to
+
+    yield best
+
+
+def moved(
+    graph: Weighted,
+    costs: float | Floats,
+    rng: np.random.Generator,
+    labels: Ints | None = None,
+    mover: Mover = in_threads,
+) -> Ints:
     """Labels ``[N]`` after local moving; they count from 0 without gaps.
 
     It goes from ``labels`` ``[N]``, whole numbers below N, or else from communities of single vertices.
@@ -177,31 +220,29 @@ def moved(graph: Weighted, costs: float | Floats, rng: np.random.Generator, labe
     differ between components ``[N]``.  With the resolution over the number of all link ends they are modularity's.
     """
     n, costs = graph.volumes.size, np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape)
-    labels, bits = np.arange(n) if labels is None else labels.copy(), n.bit_length()
+    labels = np.arange(n) if labels is None else labels.copy()
     volumes = np.bincount(labels, graph.volumes, n).astype(np.int64)
     active, last = np.diff(graph.offsets) > 0, int(_LAST * graph.linked)
-    for _ in range(_ROUNDS):
-        waiting = rng.permutation(np.flatnonzero(active))
-        active[:] = False
-        number = 0
-        for batch in np.array_split(waiting, min(_BATCHES, waiting.size + 1)):
 
-            def best(vertices: Ints) -> tuple[Ints, Ints]:
-                movers, to = _moves(graph, vertices, labels, volumes, costs, bits)
-                # Neighbours of those that move may move in the next round.
-                active[graph.ends[graph.arcs(movers)[0]]] = True
-                return movers, to
+    def wake(vertices: Ints) -> None:
+        """Neighbours of those that move may move in the next round."""
+        active[graph.ends[graph.arcs(vertices)[0]]] = True
 
-            found = list(side_by_side(best, graph.parts(np.sort(batch), graph.left(bits))))
-            if not found:
-                continue
-            movers, to = (np.concatenate([one[at] for one in found]) for at in (0, 1))
-            np.subtract.at(volumes, labels[movers], graph.volumes[movers])
-            np.add.at(volumes, to, graph.volumes[movers])
-            labels[movers] = to
-            number += movers.size
-        if number <= last:
-            break
+    with mover(graph, costs) as best:
+        for _ in range(_ROUNDS):
+            waiting = rng.permutation(np.flatnonzero(active))
+            active[:] = False
+            number = 0
+            for batch in np.array_split(waiting, min(_BATCHES, waiting.size + 1)):
+                movers, to = best(np.sort(batch), labels, volumes)
+                for _ in side_by_side(wake, graph.parts(movers, 30)):
+                    pass
+                np.subtract.at(volumes, labels[movers], graph.volumes[movers])
+                np.add.at(volumes, to, graph.volumes[movers])
+                labels[movers] = to
+                number += movers.size
+            if number <= last:
+                break
     return _numbered(labels)
 
 
@@ -221,7 +262,7 @@ def _moves(graph: Weighted, vertices: Ints, labels: Ints, volumes: Ints, costs: 
     most, there = np.maximum.reduceat(gains, starts), at[starts]
     largest = np.flatnonzero(gains == np.repeat(most, np.diff(np.append(starts, at.size))))
     to = others[largest[_starts(at[largest])]]
-    better = most > before[there] + _NO_GAIN * np.maximum(1.0, np.abs(most))
+    better = most > before[there] + NO_GAIN * np.maximum(1.0, np.abs(most))
     return vertices[there[better]], to[better]
 
 
@@ -233,7 +274,7 @@ def _numbered(labels: Ints) -> Ints:
 
 
 def coarsened(
-    graph: Weighted, costs: float | Floats, seed: int, least: int = 0, most: int = 0
+    graph: Weighted, costs: float | Floats, seed: int, least: int = 0, most: int = 0, mover: Mover = in_threads
 ) -> tuple[Ints, Weighted]:
     """Labels ``[N]`` of communities, and the graph contracted by them; ``costs`` are as for :func:`moved`.
 
@@ -243,7 +284,7 @@ def coarsened(
     rng = np.random.Generator(np.random.PCG64([seed, 7]))
     costs, labels = np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape), None
     while True:
-        of_vertices = moved(graph, costs, rng)
+        of_vertices = moved(graph, costs, rng, mover=mover)
         smaller = graph.contracted(of_vertices)
         if labels is not None and smaller.linked < least:
             return labels, graph
@@ -255,9 +296,9 @@ def coarsened(
             return labels, graph
 
 
-def corrected(graph: Weighted, labels: Ints, costs: float | Floats, seed: int) -> Ints:
+def corrected(graph: Weighted, labels: Ints, costs: float | Floats, seed: int, mover: Mover = in_threads) -> Ints:
     """Labels ``[N]`` after the vertices themselves move from the communities ``labels`` ``[N]`` of contractions."""
-    return moved(graph, costs, np.random.Generator(np.random.PCG64([seed, 8])), labels)
+    return moved(graph, costs, np.random.Generator(np.random.PCG64([seed, 8])), labels, mover)
 
 
 def separated(graph: Weighted, costs: Floats, seed: int) -> Ints:

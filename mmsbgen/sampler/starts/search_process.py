@@ -1,4 +1,6 @@
-"""Program of the process that searches for starts; arguments: N K SEED NAME...
+"""Program of the process that searches for starts; arguments: N K SEED DEVICE NAME...
+
+DEVICE finds the moves of local moving; it is "-" for threads.
 
 It reads the training links ``[E, 2]`` from standard input in NumPy's file format and sends each start, as soon as it is
 found, to :class:`mmsbgen.sampler.starts.background_search.StartSearch`.
@@ -6,6 +8,7 @@ found, to :class:`mmsbgen.sampler.starts.background_search.StartSearch`.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,20 +17,37 @@ from typing import IO
 
 import numpy as np
 
+from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
 from mmsbgen.sampler.starts.leiden import import_lightly, load
-from mmsbgen.sampler.starts.start_methods import STARTS, Start
+from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start, communities
+
+log = logging.getLogger(__name__)
 
 
-def find(n: int, k: int, seed: int, names: list[str], links: IO[bytes]) -> Iterator[Start]:
-    """The starts ``names`` of the graph of ``n`` vertices and the training ``links``."""
+def find(n: int, k: int, seed: int, device: str, names: list[str], links: IO[bytes]) -> Iterator[Start]:
+    """The starts ``names`` of the graph of ``n`` vertices and the training ``links``; ``device`` finds moves."""
     pairs = np.load(links)
     graph = Graph(n, np.arange(n), pairs, LoadReport(len(pairs), 0, 0, 0, False, 0))
     none = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
     split = Split(graph, seed, graph.links, none, none)
     for name in names:
-        yield STARTS[name](split, k, seed)
+        yield _on_device(device, name, split, k, seed) or STARTS[name](split, k, seed)
+
+
+def _on_device(device: str, name: str, split: Split, k: int, seed: int) -> Start | None:
+    """A start by local moving on the device; None if it needs none, or if the device fails."""
+    if device == "-" or name != "communities" or split.n_training_links <= MANY:
+        return None
+    from mmsbgen.sampler.starts.device_moves import on_device
+
+    try:
+        with on_device(device) as mover:
+            return communities(split, k, seed, mover)
+    except MmsbgenError as error:
+        log.warning("local moving goes by threads, as the device fails: %s", error)
+        return None
 
 
 if __name__ == "__main__":
@@ -38,5 +58,5 @@ if __name__ == "__main__":
     Thread(target=load, daemon=True).start()
     # Sending waits until the run reads, which may be after the next start is found.
     with ThreadPoolExecutor(1) as sender:
-        for start in find(n, k, seed, sys.argv[4:], sys.stdin.buffer):
+        for start in find(n, k, seed, sys.argv[4], sys.argv[5:], sys.stdin.buffer):
             sender.submit(parent.send, start)

@@ -24,6 +24,7 @@ from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import contraction
 from mmsbgen.sampler.starts.leiden import leiden, network, transitivity
+from mmsbgen.sampler.starts.local_moving import Mover, in_threads
 from mmsbgen.sampler.state.device_state import State, StateShape
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def by_label(labels: Ints) -> list[Ints]:
     return sorted(sets, key=lambda members: (-members.size, int(members[0])))
 
 
-def communities(split: Split, k: int, seed: int) -> Start:
+def communities(split: Split, k: int, seed: int, mover: Mover = in_threads) -> Start:
     """At most ``k`` of Leiden's communities, at a resolution that gives about ``k`` that are large enough."""
     # Small components are separate at any resolution; if they counted, the large component would not be split.
     fewest = _SIZEABLE * split.graph.n_vertices / k
@@ -155,7 +156,7 @@ def communities(split: Split, k: int, seed: int) -> Start:
     total = None if large else _LEIDEN_RUNS
     with stage("looking for Leiden's communities", total, "runs", alone=large) as told:
         if large:
-            labels = contraction.labels_for(split.training_adjacency, k, fewest, seed, told.tell)
+            labels = contraction.labels_for(split.training_adjacency, k, fewest, seed, told.tell, mover)
             return of_sets("communities", [members for members in by_label(labels) if members.size >= fewest][:k])
         return of_sets("communities", _searched(training_graph(split), k, fewest, seed, told)[:k])
 
@@ -180,7 +181,7 @@ def _searched(graph: networkit.Graph, k: int, fewest: float, seed: int, told: St
     return best
 
 
-def ego_nets(split: Split, k: int, seed: int) -> Start:
+def ego_nets(split: Split, k: int, seed: int, mover: Mover = in_threads) -> Start:
     """Up to ``k`` ego nets of low conductance that overlap little, locally minimal ones first (Gleich, Seshadhri 2012).
 
     The conductance of a set is the number of links that leave it, over the number of link ends inside or outside,
@@ -245,12 +246,13 @@ def worth_trying(split: Split, k: int) -> list[str]:
     return [name for name in STARTS if name not in left_out]
 
 
-def scattered(split: Split, k: int, seed: int) -> Start:
+def scattered(split: Split, k: int, seed: int, mover: Mover = in_threads) -> Start:
     """The random start: no sets, every row is drawn."""
     return of_sets("random", [])
 
 
-STARTS: dict[str, Callable[[Split, int, int], Start]] = {
+#: By name; ``mover`` finds the moves of large graphs.
+STARTS: dict[str, Callable[..., Start]] = {
     "communities": communities,
     "ego": ego_nets,
     "random": scattered,

@@ -74,18 +74,19 @@ SWEEP = (
 )
 
 
-def _lanes(config: Config, traits: Traits) -> int:
+def team_lanes(config: Config, traits: Traits) -> int:
+    """Work-items that share one vertex."""
     return max(1, traits.sub_group_size) if config["team"] == "subgroup" else 1
 
 
 def _segments(problem: Problem, config: Config, traits: Traits) -> int:
     """Neighbours that a team of a hash table reads side by side; sums over a part of a sub-group are CUDA's."""
-    lanes, entries = _lanes(config, traits), entries_of(problem)
+    lanes, entries = team_lanes(config, traits), entries_of(problem)
     return lanes // entries if traits.dialect == "cuda" and config.get("table") == "hash" and lanes > entries else 1
 
 
 def _strides(problem: Problem, config: Config, traits: Traits) -> int:
-    return -(-entries_of(problem) // _lanes(config, traits))
+    return -(-entries_of(problem) // team_lanes(config, traits))
 
 
 def _spare(problem: Problem, config: Config, traits: Traits) -> int:
@@ -113,6 +114,9 @@ def _sub_groups(config: Config, problem: Problem, traits: Traits) -> str | None:
     return f"a block of {block} is not a whole number of sub-groups of {lanes}" if block % lanes else None
 
 
+SUB_GROUPS = Constraint("sub-groups", _sub_groups)
+
+
 def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
     """A work-item keeps the largest entries and the rows in flight in thread-local arrays."""
     if config["team"] == "item" and traits.kind != "cpu" and entries_of(problem) > 32:
@@ -121,7 +125,7 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    lanes = _lanes(config, traits)
+    lanes = team_lanes(config, traits)
     teams, size = int(config["block_size"]) // lanes, element_size(problem)
     table = int(config["slots"]) * (4 + 4 * size) if config["table"] == "hash" else 0
     largest = entries_of(problem) * (4 + size) if lanes > 1 else 0
@@ -133,7 +137,7 @@ def _tables(problem: Problem) -> int:
 
 
 def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
-    teams, room = int(config["block_size"]) // _lanes(config, traits), _tables(problem)
+    teams, room = int(config["block_size"]) // team_lanes(config, traits), _tables(problem)
     if config["table"] == "direct" and teams > room:
         return f"{teams} teams a block; there is room for {room} tables"
     # Work-items of a vector wait together, so that each must find a table of its own.
@@ -144,7 +148,7 @@ def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 CONSTRAINTS = (
     *COMMON,
-    Constraint("sub-groups", _sub_groups),
+    SUB_GROUPS,
     Constraint("table", _table),
     Constraint("tables", _fits),
     Constraint("thread-local arrays", _private),
@@ -154,7 +158,7 @@ ROWS_SPACE = Space((TABLE, SPARSE_TEAM, SLOTS, BLOCK_SIZE, FLIGHT), CONSTRAINTS)
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    lanes, block = _lanes(config, traits), int(config["block_size"])
+    lanes, block = team_lanes(config, traits), int(config["block_size"])
     slots = int(config["slots"])
     return common(
         problem,
@@ -179,7 +183,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
 def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
     """A team for each vertex; with tables in global memory one for each table."""
     block = int(config["block_size"])
-    teams = block // _lanes(config, traits)
+    teams = block // team_lanes(config, traits)
     most = _tables(problem) if config["table"] == "direct" else count
     return Launch(max(1, min(-(-count // teams), most // teams)), block)
 

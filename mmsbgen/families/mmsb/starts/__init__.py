@@ -1,0 +1,1 @@
+"""The kernel that finds starts of a chain: moves of vertices between communities."""

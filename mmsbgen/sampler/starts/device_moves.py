@@ -1,0 +1,92 @@
+"""Moves for :mod:`mmsbgen.sampler.starts.local_moving`, found on a device by the kernel best_labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.backends import find_device, opened
+from mmsbgen.families.mmsb import MMSB
+from mmsbgen.families.mmsb.starts.label_workloads import NO_GAIN, table_places
+from mmsbgen.kernels.build import BoundKernel
+from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.starts.local_moving import Best, Mover, Weighted, in_threads
+
+__all__ = ["on_device"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+#: Weights are added up in 32 bits.
+_MOST_ENDS = 2**32
+
+
+@contextmanager
+def on_device(name: str) -> Iterator[Mover]:
+    """Opens the device called ``name`` and finds moves on it."""
+    with opened(find_device(name)) as device:
+        kernel = Runtime(device, MMSB).kernel("best_labels", MMSB.problem())
+        yield partial(_moves, kernel)
+
+
+@contextmanager
+def _moves(kernel: BoundKernel, graph: Weighted, costs: Floats) -> Iterator[Best]:
+    if int(graph.volumes.sum()) >= _MOST_ENDS:
+        with in_threads(graph, costs) as best:
+            yield best
+        return
+    device, n, slots = kernel.device, graph.volumes.size, int(kernel.config["slots"])
+    degrees = np.diff(graph.offsets)
+    weights = np.zeros(1, np.uint32) if graph.weights is None else graph.weights.astype(np.uint32)
+    with ExitStack() as there:
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "neighbour_offsets": graph.offsets.astype(np.uint64),
+            "neighbours": graph.ends.astype(np.uint32) if graph.ends.size else np.zeros(1, np.uint32),
+            "weights": weights,
+            "volumes": graph.volumes.astype(np.float64),
+            "costs": costs * graph.volumes,
+        }
+        values: dict[str, Any] = {name: there.enter_context(device.upload(array)) for name, array in arrays.items()}
+        values |= {"weighted": np.uint32(graph.weights is not None), "no_gain": np.float64(NO_GAIN)}
+        # Arrays that every batch writes again.
+        labels_there, volumes_there, chosen, places_there, found = (
+            there.enter_context(device.alloc(n, kind))
+            for kind in (np.uint32, np.float64, np.uint32, np.uint64, np.uint32)
+        )
+        tables = device.alloc(1, np.uint32)
+        there.callback(lambda: tables.release())
+
+        def best(vertices: Ints, labels: Ints, volumes: Ints) -> tuple[Ints, Ints]:
+            nonlocal tables
+            if not vertices.size:
+                return vertices, vertices
+            places, numbers = table_places(degrees[vertices], slots)
+            if numbers > tables.size:
+                tables.release()
+                tables = device.alloc(numbers, np.uint32)
+            device.write(labels_there, labels.astype(np.uint32))
+            device.write(volumes_there, volumes.astype(np.float64))
+            device.write(chosen, vertices.astype(np.uint32))
+            device.write(places_there, places)
+            kernel.launch(
+                vertices.size,
+                values
+                | {
+                    "labels": labels_there,
+                    "label_volumes": volumes_there,
+                    "vertices": chosen,
+                    "table_places": places_there,
+                    "tables": tables,
+                    "best": found,
+                    "n_vertices": np.uint32(vertices.size),
+                },
+            )
+            to = device.download_range(found, 0, vertices.size).astype(np.int64)
+            moves = np.flatnonzero(to != labels[vertices])
+            return vertices[moves], to[moves]
+
+        yield best

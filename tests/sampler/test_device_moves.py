@@ -1,0 +1,65 @@
+"""Local moving on a device gives the labels that threads give, and threads take over where a device fails."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from mmsbgen.graph.graph import Adjacency
+from mmsbgen.sampler.starts import device_moves, search_process
+from mmsbgen.sampler.starts.device_moves import on_device
+from mmsbgen.sampler.starts.local_moving import Weighted, coarsened, corrected, moved
+from mmsbgen.sampler.starts.start_methods import STARTS
+from tests.sampler.test_local_moving import random_links
+from tests.sampler.test_sought import same
+
+pytestmark = pytest.mark.opencl
+
+
+def with_hubs(n: int, seed: int) -> Weighted:
+    """Groups, two hubs with links to many, isolated vertices."""
+    rng = np.random.default_rng(seed)
+    links = random_links(n - 5, 8, 7, seed)
+    hubs = [np.stack([np.full(n // 3, hub), rng.choice(np.arange(2, n - 5), n // 3, False)], axis=1) for hub in (0, 1)]
+    return Weighted.of(Adjacency.from_pairs(np.unique(np.concatenate([links, *hubs]), axis=0), n))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_device_finds_the_labels_of_threads(opencl_device, seed):
+    """With costs that differ, from single vertices and from labels, without weights and, contracted, with them."""
+    rng = np.random.default_rng(seed)
+    graph = with_hubs(3000, seed)
+    costs = rng.choice([5.0, 20.0], graph.volumes.size) / graph.ends.size
+    with on_device(opencl_device.info.spec) as mover:
+        found = coarsened(graph, costs, seed, mover=mover)
+        labels, smaller = coarsened(graph, costs, seed)
+        assert smaller.bits > 1
+        assert np.array_equal(found[0], labels)
+        assert np.array_equal(found[1].weights, smaller.weights)
+        merged = labels % 50
+        assert np.array_equal(corrected(graph, merged, costs, seed, mover), corrected(graph, merged, costs, seed))
+
+
+def test_a_graph_without_links_has_no_moves(opencl_device):
+    graph = Weighted.of(Adjacency.from_pairs(np.zeros((0, 2), np.int64), 4))
+    with on_device(opencl_device.info.spec) as mover:
+        assert moved(graph, 1.0, np.random.default_rng(0), mover=mover).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["pocl", "no such device"])
+def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, caplog, name):
+    monkeypatch.setattr(search_process, "MANY", 10)
+    monkeypatch.setattr("mmsbgen.sampler.starts.start_methods.MANY", 10)
+    used = []
+    real = device_moves._moves
+    monkeypatch.setattr(device_moves, "_moves", lambda *given: used.append(1) or real(*given))
+    links = io.BytesIO()
+    np.save(links, middling.training_links)
+    links.seek(0)
+    (start,) = search_process.find(middling.graph.n_vertices, 5, 1, name, ["communities"], links)
+    right = STARTS["communities"](middling, 5, 1)
+    assert same(start, right)
+    assert bool(used) == (name == "pocl")
+    assert len(caplog.records) == (name != "pocl")
