@@ -8,6 +8,7 @@ from mmsbgen.families.mmsb.numbers import storage
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.sparse import sparse_kernels, sparse_workloads
+from mmsbgen.families.mmsb.sparse.sparse_sizes import DEGREE
 from mmsbgen.families.mmsb.stages import explain_kernels, partner_kernels, state_kernels, theta_kernels
 from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
 from mmsbgen.families.mmsb.stars import star_kernels, star_rows, star_shared, star_tensor
@@ -48,6 +49,15 @@ PARAMETERS = (
         soft=True,
     ),
     Parameter("entries", 0, "entries that a sparse row keeps; 0 for dense rows", maximum=1024, implicit=True),
+    Parameter(
+        "degree",
+        DEGREE,
+        "links of a vertex on average, with sparse rows",
+        minimum=1,
+        maximum=2**31,
+        soft=True,
+        implicit=True,
+    ),
 )
 
 MMSB: KernelFamily = KernelFamily(

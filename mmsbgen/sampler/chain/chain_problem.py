@@ -10,6 +10,7 @@ from mmsbgen.backends.discovery import select_device
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
+from mmsbgen.families.mmsb.sparse.sparse_sizes import DEGREE, nearest_degree
 from mmsbgen.graph import Graph, Split, as_graph, split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.minibatch.strategies import strategy
@@ -69,17 +70,17 @@ def problem_of(split: Split, options: Options, info: DeviceInfo) -> Problem:
 
 def problem_of_sized(split: Split, sized: Options, rule: PartnerRule, info: DeviceInfo) -> Problem:
     """As :func:`problem_of`, for options already sized for the graph."""
-    return _problem(split.graph.n_vertices, len(split.validation.pairs), sized, rule, info)
+    return _problem(split.graph.n_vertices, split.graph.n_links, len(split.validation.pairs), sized, rule, info)
 
 
 def problem_of_default_run(k: int, n_vertices: int, n_links: int, info: DeviceInfo) -> Problem:
     """The problem of a run with K = ``k`` and default options on any graph of this size."""
     sized = Options(n_communities=k).sized_for(n_vertices, n_links)
     pairs = 2 * round(sized.held_out_share(n_links) * n_links)
-    return _problem(n_vertices, pairs, sized, partner_rule(n_vertices, sized), info)
+    return _problem(n_vertices, n_links, pairs, sized, partner_rule(n_vertices, sized), info)
 
 
-def _problem(n_vertices: int, pairs: int, sized: Options, rule: PartnerRule, info: DeviceInfo) -> Problem:
+def _problem(n_vertices: int, n_links: int, pairs: int, sized: Options, rule: PartnerRule, info: DeviceInfo) -> Problem:
     return MMSB.problem(
         K=sized.n_communities,
         N=n_vertices,
@@ -94,6 +95,7 @@ def _problem(n_vertices: int, pairs: int, sized: Options, rule: PartnerRule, inf
         products="single" if sized.sparse else products_of(sized, info),
         entries=sized.entries if sized.sparse else 0,
         partners=rule.name,
+        degree=nearest_degree(2 * n_links / n_vertices) if sized.sparse else DEGREE,
     )
 
 

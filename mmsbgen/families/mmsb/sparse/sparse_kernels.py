@@ -30,7 +30,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     scalar,
 )
 from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, table_groups
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
@@ -194,11 +194,11 @@ def row_bytes(problem: Problem) -> int:
 
 
 def _traffic(problem: Problem) -> int:
-    return problem.integer("N") * (3 + sparse_workloads.MEAN_DEGREE) * row_bytes(problem)
+    return problem.integer("N") * (3 + degree_of(problem)) * row_bytes(problem)
 
 
 def _flops(problem: Problem) -> int:
-    return 6 * problem.integer("N") * (1 + sparse_workloads.MEAN_DEGREE) * entries_of(problem)
+    return 6 * problem.integer("N") * (1 + degree_of(problem)) * entries_of(problem)
 
 
 def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[str, Any]:
@@ -206,10 +206,32 @@ def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[st
 
 
 _ITEMS = [_config("direct", "item", 64, block, 1) for block in (32, 4, 1)]
-_GPU = [_config("hash", "subgroup", slots, 128, 1) for slots in (256, 512, 1024)]
-_GPU += [_config("hash", "subgroup", slots, 64, 1) for slots in (512, 1024)]
 _ON_CPU = first_valid(_ITEMS[1:], ROWS_SPACE.refusal)
-_ON_GPU = first_valid([*_GPU, _config("direct", "subgroup", 64, 128, 1), *_ITEMS], ROWS_SPACE.refusal)
+_LAST = [_config("direct", "subgroup", 64, 128, 1), *_ITEMS]
+#: By the fewest slots.
+_ON_GPU = {
+    least: first_valid(
+        [
+            _config("hash", "subgroup", slots, block, 1)
+            for slots in (256, 512, 1024)
+            if slots >= least
+            for block in (128, 64)
+        ]
+        + _LAST,
+        ROWS_SPACE.refusal,
+    )
+    for least in (256, 512, 1024)
+}
+
+
+def _default(problem: Problem, traits: Traits) -> Config:
+    """On GPUs a table with room for the candidates of most vertices, if neighbours share few: others take longer."""
+    if traits.kind == "cpu":
+        return _ON_CPU(problem, traits)
+    candidates = min(problem.integer("K"), entries_of(problem) * degree_of(problem))
+    return _ON_GPU[next((slots for slots in _ON_GPU if candidates < 0.75 * slots), 1024)](problem, traits)
+
+
 _PARAMETERS = ("K", "N", "entries", "dtype")
 
 SPARSE_ROWS = KernelSpec(
@@ -217,9 +239,9 @@ SPARSE_ROWS = KernelSpec(
     template="mmsb/sparse/sparse_rows.jinja",
     doc="a sweep over sparse rows without noise: gradient, step and cut of every vertex, and sums for theta",
     arguments=SWEEP,
-    parameters=_PARAMETERS,
+    parameters=(*_PARAMETERS, "degree"),
     space=ROWS_SPACE,
-    default=lambda problem, traits: (_ON_CPU if traits.kind == "cpu" else _ON_GPU)(problem, traits),
+    default=_default,
     variables=_variables,
     launch=_launch,
     traffic=_traffic,
@@ -316,7 +338,7 @@ SPARSE_SHARES = _items(
     ),
     sparse_pair_workloads.sparse_shares,
     _PARAMETERS,
-    lambda p: p.integer("N") * (2 + sparse_workloads.MEAN_DEGREE) * row_bytes(p),
+    lambda p: p.integer("N") * (2 + degree_of(p)) * row_bytes(p),
 )
 
 SPARSE_GATHER = _items(

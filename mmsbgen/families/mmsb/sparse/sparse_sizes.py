@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.kernels.problem import Problem
 
-#: Entries of a sparse row by default.
-ENTRIES = 16
+#: Entries of a sparse row, and links of a vertex, by default.
+ENTRIES, DEGREE = 16, 6
 #: Sums over all vertices are integers in this unit: the same bits whatever the order of the additions.
 FIXED_POINT = float(1 << 30)
 #: Most tables of candidates in global memory, and most bytes of all of them.
@@ -28,6 +30,16 @@ def entries_of(problem: Problem) -> int:
     """Entries R that a sparse row keeps."""
     value = problem.get("entries", 0)
     return int(value) or ENTRIES
+
+
+def degree_of(problem: Problem) -> int:
+    """Links of a vertex on average."""
+    return int(problem.get("degree", DEGREE))
+
+
+def nearest_degree(mean: float) -> int:
+    """The value of ``degree`` for a graph: the default times a power of two."""
+    return max(1, round(DEGREE * 2.0 ** round(math.log2(max(mean, 1.0) / DEGREE))))
 
 
 def table_groups(k: int, real_bytes: int) -> int:

@@ -13,14 +13,20 @@ from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.reference import sparse_equations as sparse
 from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, real_type, roundoff, strengths
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of, floor_of, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import (
+    DEGREE,
+    FIXED_POINT,
+    degree_of,
+    entries_of,
+    floor_of,
+    table_groups,
+)
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, KernelSpec, Units, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Mean degree of large graphs, and links of the hub of small ones.
-MEAN_DEGREE = 6
+#: Links of the hub of small graphs.
 _HUB = 350
 #: Cube root of the least rank of an end, as a part of N: its vertex has some 800 links.
 _LEAST_RANK = 0.02
@@ -68,10 +74,11 @@ def rows_of(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any],
     }, home
 
 
-def graph_of(n: int, home: Array, rng: np.random.Generator) -> dict[str, Array]:
-    """A graph with a hub and isolated vertices, or for large N one in which most links join equal homes.
+def graph_of(n: int, home: Array, rng: np.random.Generator, degree: int = DEGREE) -> dict[str, Array]:
+    """A graph with a hub and isolated vertices, or for large N one in which two of three links join equal homes.
 
-    Of the other links one end is uniform, the other follows a power law.  A vertex has then about as many candidates as
+    It has ``degree`` links a vertex.  Of the other links one end is uniform, the other follows a power law.  With 6
+    links, a vertex has about as many candidates as
     in com-DBLP and CA-CondMat: 27 to 34 in the median, 73 to 92 at the 90th percentile, 190 at the 99th.  Hubs have
     more than a hash table, and many of them are updated at a time.
     """
@@ -79,9 +86,11 @@ def graph_of(n: int, home: Array, rng: np.random.Generator) -> dict[str, Array]:
         _, _, offsets, ends = graph_workloads.random_graph(rng, n, min(n // 2, _HUB))
     else:
         by_home = np.argsort(home, kind="stable")
-        near = [np.stack([by_home, np.roll(by_home, -step)], axis=1) for step in range(1, MEAN_DEGREE // 2)]
-        ends = rng.permutation(n)[(n * rng.uniform(_LEAST_RANK, 1.0, n) ** 3).astype(np.int64)]
-        links = np.concatenate([*near, np.stack([rng.integers(0, n, n), ends], axis=1)])
+        steps = degree // 3
+        near = [np.stack([by_home, np.roll(by_home, -step)], axis=1) for step in range(1, steps + 1)]
+        others = n * (degree - 2 * steps) // 2
+        ends = rng.permutation(n)[(n * rng.uniform(_LEAST_RANK, 1.0, others) ** 3).astype(np.int64)]
+        links = np.concatenate([*near, np.stack([rng.integers(0, n, others), ends], axis=1)])
         links = np.sort(links[links[:, 0] != links[:, 1]], axis=1)
         offsets, ends = graph_workloads.adjacency(n, np.unique(links, axis=0))
     return {"neighbour_offsets": offsets, "neighbours": ends if ends.size else np.zeros(1, np.uint32)}
@@ -122,7 +131,7 @@ def sparse_rows(problem: Problem, seed: int, state: Mapping[str, Array] | None =
     rng = np.random.default_rng(seed)
     n, k, dtype, u = problem.integer("N"), problem.integer("K"), real_type(problem), roundoff(problem)
     given, home = rows_of(problem, rng)
-    given |= graph_of(n, home, rng) if state is None else state
+    given |= graph_of(n, home, rng, degree_of(problem)) if state is None else state
     degrees = np.diff(given["neighbour_offsets"].astype(np.int64))
     step, length, groups = _step(problem), row_length(k), table_groups(k, np.dtype(dtype).itemsize)
     column_sums = np.zeros(length, dtype)

@@ -7,7 +7,8 @@ from typing import Any
 from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, first_valid, local_memory
 from mmsbgen.families.mmsb.axes.small_spaces import LINKS, N_VERTICES
 from mmsbgen.families.mmsb.sparse.sparse_kernels import SPARSE_TEAM, SUB_GROUPS, team_lanes
-from mmsbgen.families.mmsb.sparse.sparse_workloads import MEAN_DEGREE, small
+from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
+from mmsbgen.families.mmsb.sparse.sparse_workloads import small
 from mmsbgen.families.mmsb.starts import label_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
@@ -62,12 +63,12 @@ BEST_LABELS = KernelSpec(
         Argument("weighted", "u32", "scalar", "whether links have weights; without, each counts 1"),
         Argument("no_gain", "double", "scalar", "gain, relative to the weight, that is none"),
     ),
-    parameters=("N",),
+    parameters=("N", "degree"),
     space=SPACE,
     default=lambda problem, traits: (_ON_CPU if traits.kind == "cpu" else _ON_GPU)(problem, traits),
     variables=_variables,
     launch=_launch,
-    traffic=lambda problem: problem.integer("N") * (MEAN_DEGREE * 20 + 52),
+    traffic=lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 52),
     flops=lambda problem: 0,
     workload=label_workloads.best_labels,
     check_problem=small,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import graph_of
 from mmsbgen.kernels.family import Array, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem
@@ -32,7 +33,7 @@ def best_labels(problem: Problem, seed: int) -> Workload:
     rng = np.random.default_rng(seed)
     n = problem.integer("N")
     home = rng.integers(0, max(1, n // 20), n)
-    graph = graph_of(n, home, rng)
+    graph = graph_of(n, home, rng, degree_of(problem))
     offsets, ends = graph["neighbour_offsets"], graph["neighbours"]
     labels = np.where(rng.random(n) < 0.7, home, rng.integers(0, n, n))
     weights = rng.integers(1, _LARGEST_WEIGHT + 1, ends.size)
