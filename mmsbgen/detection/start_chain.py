@@ -94,8 +94,8 @@ def _tell_configurations(sampler: Sampler, request: Request) -> None:
         request.on_detail(f"Configurations, {line}.")
     if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
         request.on_message(
-            "The kernels of this run were not tuned for this device yet; "
-            f"`mmsbgen tune --graph GRAPH -k {sampler.shape.k}` may find faster configurations."
+            f"No tuned configuration fits this run (K = {sampler.shape.k}); "
+            f"`mmsbgen tune --graph GRAPH -k {sampler.shape.k}` may find a faster one."
         )
 
 

@@ -267,7 +267,9 @@ class MMSB(Parameters, Fitted):
             try:
                 params["schedule"] = Schedule(*schedule)
             except TypeError:
-                raise InputError(f"schedule={schedule!r}: give three numbers a, b, c of eps = a (1 + t/b)^-c") from None
+                raise InputError(
+                    f"schedule={schedule!r}: give three numbers eps_0, t_0, kappa of eps = eps_0 (1 + t/t_0)^-kappa"
+                ) from None
         try:
             params["eta"] = tuple(float(value) for value in params["eta"])
         except (TypeError, ValueError):

@@ -168,7 +168,7 @@ def test_communities_that_still_change_are_warned_of(ring, monkeypatch):
     assert found.record["convergence"]["text"] == (
         "Warning: after 60 sweeps the held-out log-likelihood has settled, but the communities have not. "
         "Only 88% of the vertices kept their largest community through the second half of the run. "
-        "Compare another seed before you rely on single vertices."
+        "Compare with another seed before you rely on individual vertices."
     )
 
 

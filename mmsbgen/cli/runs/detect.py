@@ -65,7 +65,7 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
             "for random-node-non-link.",
         )
     ),
-    expert(click.option("--step-size", type=float, help="a of eps = a (1 + t/b)^-c.")),
+    expert(click.option("--step-size", type=float, help="eps_0 of eps = eps_0 (1 + t/t_0)^-kappa.")),
     expert(
         click.option(
             "--start-sum", type=float, default=1.0, show_default=True, help="Row sums at the start; 0 for about K."

@@ -107,7 +107,7 @@ def _text(sampler: Sampler, verdict: bool, agreement: float | None) -> str:
     if agreement is not None and agreement < _AGREEMENT:
         return (
             f"Warning: after {done} the held-out log-likelihood has settled, but the communities have not. Only {kept} "
-            "Compare another seed before you rely on single vertices."
+            "Compare with another seed before you rely on individual vertices."
         )
     return f"Converged: after {done} the held-out log-likelihood has settled.{also}"
 
