@@ -100,7 +100,7 @@ def _table(config: Config, problem: Problem, traits: Traits) -> str | None:
     if not hashed:
         return None if slots == SLOTS.values[0] else "tables in global memory have no slots"
     needed = entries_of(problem) + _spare(problem, config, traits)
-    if slots < 2 * needed:
+    if problem.integer("K") > slots < 2 * needed:
         return f"{slots} slots; a row and a turn of neighbours may fill {needed} of them"
     return None
 
@@ -169,6 +169,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         teams=block // lanes,
         uses_sub_groups=lanes > 1,
         hashed=config["table"] == "hash",
+        k_fits=problem.integer("K") <= slots,
         slots=slots,
         log_slots=slots.bit_length() - 1,
         spare=_spare(problem, config, traits),
@@ -225,11 +226,13 @@ _ON_GPU = {
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
-    """On GPUs a table with room for the candidates of most vertices, if neighbours share few: others take longer."""
+    """On GPUs a table for all communities, or for the candidates of most vertices: others take longer."""
     if traits.kind == "cpu":
         return _ON_CPU(problem, traits)
-    candidates = min(problem.integer("K"), entries_of(problem) * degree_of(problem))
-    return _ON_GPU[next((slots for slots in _ON_GPU if candidates < 0.75 * slots), 1024)](problem, traits)
+    k, candidates = problem.integer("K"), entries_of(problem) * degree_of(problem)
+    return _ON_GPU[next((slots for slots in _ON_GPU if k <= slots or candidates <= 0.75 * slots), 1024)](
+        problem, traits
+    )
 
 
 _PARAMETERS = ("K", "N", "entries", "dtype")
