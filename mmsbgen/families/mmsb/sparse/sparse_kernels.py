@@ -127,7 +127,7 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     lanes = team_lanes(config, traits)
     teams, size = int(config["block_size"]) // lanes, element_size(problem)
-    table = int(config["slots"]) * (4 + 4 * size) if config["table"] == "hash" else 0
+    table = int(config["slots"]) * (6 + 4 * size) if config["table"] == "hash" else 0
     largest = entries_of(problem) * (4 + size) if lanes > 1 else 0
     return teams * (table + largest + 4)
 
