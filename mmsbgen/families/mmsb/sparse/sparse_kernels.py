@@ -127,7 +127,7 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     lanes = team_lanes(config, traits)
     teams, size = int(config["block_size"]) // lanes, element_size(problem)
-    table = int(config["slots"]) * (6 + 4 * size) if config["table"] == "hash" else 0
+    table = int(config["slots"]) * (6 + 3 * size) if config["table"] == "hash" else 0
     largest = entries_of(problem) * (4 + size) if lanes > 1 else 0
     return teams * (table + largest + 4)
 
@@ -213,26 +213,27 @@ _LAST = [_config("direct", "subgroup", 64, 128, 1), *_ITEMS]
 _ON_GPU = {
     least: first_valid(
         [
-            _config("hash", "subgroup", slots, block, 1)
+            _config("hash", "subgroup", slots, block, rows)
             for slots in (256, 512, 1024)
             if slots >= least
-            for block in (128, 64)
+            for block in (64, 32)
+            for rows in (2, 1)
         ]
         + _LAST,
         ROWS_SPACE.refusal,
     )
     for least in (256, 512, 1024)
 }
+#: Candidates, if neighbours share none, up to which most vertices have room in 512 slots.
+_FEW = 192
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
     """On GPUs a table for all communities, or for the candidates of most vertices: others take longer."""
     if traits.kind == "cpu":
         return _ON_CPU(problem, traits)
-    k, candidates = problem.integer("K"), entries_of(problem) * degree_of(problem)
-    return _ON_GPU[next((slots for slots in _ON_GPU if k <= slots or candidates <= 0.75 * slots), 1024)](
-        problem, traits
-    )
+    k, few = problem.integer("K"), entries_of(problem) * degree_of(problem) <= _FEW
+    return _ON_GPU[256 if k <= 256 else 512 if k <= 512 or few else 1024](problem, traits)
 
 
 _PARAMETERS = ("K", "N", "entries", "dtype")
