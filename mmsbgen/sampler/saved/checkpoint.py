@@ -23,7 +23,7 @@ from mmsbgen.backends.base import Buffer, Device, DeviceInfo
 from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, published_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
-from mmsbgen.base.versions import versions
+from mmsbgen.base.libraries import versions
 from mmsbgen.graph import Graph
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.family import Array

@@ -18,7 +18,7 @@ from mmsbgen.base.atomic_files import FileTransaction, published_archive, write_
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
-from mmsbgen.base.versions import versions
+from mmsbgen.base.libraries import versions
 from mmsbgen.families.mmsb.numbers.sparse_rows import filled
 from mmsbgen.graph import Graph, Split
 from mmsbgen.graph.files.graph_archive import write_graph

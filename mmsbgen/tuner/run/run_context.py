@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmsbgen.base.libraries import versions
 from mmsbgen.base.stop_signals import StopRequest
-from mmsbgen.base.versions import versions
 from mmsbgen.db.records.tuning_records import RunRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.tuner.measure.measurer import Measures
