@@ -1,7 +1,7 @@
 """Link probabilities from rows of pi, and the share of a link that each community explains (eq. 3.5).
 
 These functions compute on the host unless noted, a part of the links at a time.  The best community of a link is found
-on the device (:func:`mmsbgen.sampler.diagnostics.best_community.best_communities`).
+on the device (:func:`mmsbgen.sampler.diagnostics.state_rows.best_communities`).
 """
 
 from __future__ import annotations

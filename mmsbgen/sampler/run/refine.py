@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
-from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.diagnostics.state_rows import best_communities, row_source
 from mmsbgen.sampler.starts.leiden import leiden, network
 from mmsbgen.sampler.starts.local_moving import Weighted, separated
 from mmsbgen.sampler.starts.start_methods import MANY
