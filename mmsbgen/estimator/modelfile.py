@@ -29,8 +29,8 @@ from mmsbgen.graph import Graph, LoadReport
 from mmsbgen.graph.graph import object_ids
 from mmsbgen.graph.id_json import from_json, to_json
 from mmsbgen.sampler.diagnostics.communities import Cover
-from mmsbgen.sampler.diagnostics.memberships import named_arrays, of_arrays
 from mmsbgen.sampler.options.schedule import Schedule
+from mmsbgen.sampler.saved.membership_arrays import named_arrays, of_arrays
 from mmsbgen.sampler.saved.saved_chain import SavedChain
 
 FORMAT = 2

@@ -19,7 +19,8 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, load_graph
 from mmsbgen.sampler.diagnostics.communities import Cover
-from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, of_arrays, outside
+from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, outside
+from mmsbgen.sampler.saved.membership_arrays import of_arrays
 from mmsbgen.sampler.saved.result_folder import FILES, GRAPH_FILE
 from mmsbgen.scores.cover import words_of
 

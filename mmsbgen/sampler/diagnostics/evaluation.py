@@ -153,7 +153,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
     if burnt_in and (options.average or (options.keeps_spread and drawn)):
         sampler.accumulate()
     found, chain = evaluate(sampler, burnt_in)
-    sampler.restore(chain)
+    sampler.chain = chain
     if burnt_in and drawn and sampler.draws is not None and sampler.draws.wants_next():
         _keep_draw(sampler, math.nan if found is None else found.sample_log_likelihood)
     mean_row_sum = float(sampler.row_sums().mean())

@@ -90,7 +90,7 @@ def start_from(sampler: Sampler, before: Memberships, change: Change) -> None:
     of_model = before.columns >= 0
     beta[before.columns[of_model]] = before.beta[of_model]
     sampler.set_theta(np.stack([1.0 - beta, beta]))
-    sampler.restore(sampler.chain.first(len(sampler.split.validation.pairs), k)._replace(course=Phases("results")))
+    sampler.chain = sampler.chain.first(len(sampler.split.validation.pairs), k)._replace(course=Phases("results"))
 
 
 def _entries(before: Memberships, vertices: Ints, r: int, floor: float) -> tuple[Array, Array]:
@@ -198,5 +198,5 @@ def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
             active = np.union1d(active[moved > REST], _links(adjacency, telling)[1])
     device.write(sampler.values["vertices"], np.arange(n, dtype=np.uint32))
     chain = sampler.chain.counted(done, updates)
-    sampler.restore(chain._replace(course=Phases("results", end=done)))
+    sampler.chain = chain._replace(course=Phases("results", end=done))
     return LocalSweeps(done, int(touched.sum()), np.flatnonzero(changed), updates, int(active.size))

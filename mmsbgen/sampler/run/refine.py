@@ -140,7 +140,7 @@ def refine(sampler: Sampler) -> int:
             theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2
         sampler.set_theta(theta)
     course = sampler.course.refined(sampler.iteration, len(wanted), sampler.per_sweep)
-    sampler.restore(sampler.chain._replace(course=course))
+    sampler.chain = sampler.chain._replace(course=course)
     return len(wanted)
 
 

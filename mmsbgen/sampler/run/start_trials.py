@@ -88,7 +88,7 @@ def _choose(
     _, best, _ = max(tried, key=lambda trial: trial[0])
     sampler.initialise(best)
     course = dataclasses.replace(sampler.course, trials=[note for *_, note in tried])
-    sampler.restore(sampler.chain._replace(course=course))
+    sampler.chain = sampler.chain._replace(course=course)
 
 
 def trials_told(sampler: Sampler) -> list[str]:

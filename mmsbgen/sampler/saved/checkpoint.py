@@ -11,7 +11,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
         "kept": kept,
         "graph": sampler.split.graph.digest,
         "graph_name": sampler.split.graph.name,
-        "options": sampler.options.as_dict(),
+        "options": asdict(sampler.options),
         "fingerprint": fingerprint(sampler),
         "kernels": {name: choice.as_dict() for name, choice in sampler.runtime.choices.items()},
         **{name: getattr(chain, name) for name in COUNTERS},
@@ -288,7 +288,7 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
     if sampler.options.iterations is not None and checkpoint.options.iterations is None:
         chain = chain.to_given_length()
         sampler.clear_samples()
-    sampler.restore(chain)
+    sampler.chain = chain
     sampler.stages.add(meta["stage_seconds"])
 
 

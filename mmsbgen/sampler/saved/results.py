@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,9 @@ from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover, Tell
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.diagnostics.memberships import (
-    Memberships,
-    by_column,
-    encoded,
-    largest_of_parts,
-    named_arrays,
-)
+from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, encoded, largest_of_parts
 from mmsbgen.sampler.posterior.moments import Posterior
+from mmsbgen.sampler.saved.membership_arrays import named_arrays
 from mmsbgen.sampler.saved.result_folder import GRAPH_FILE
 from mmsbgen.sampler.state.memory_needs import MOST_CODES
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -165,7 +160,7 @@ def record(
             "held_out_pairs": len(sampler.split.held_out_pairs),
         },
         "problem": dict(sampler.problem),
-        "options": sampler.options.as_dict(),
+        "options": asdict(sampler.options),
         "seed": sampler.options.seed,
         "device": {k: v for k, v in sampler.device.info.as_dict().items() if k != "extensions"},
         "fused": sampler.loop is not None,
