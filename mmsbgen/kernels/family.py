@@ -92,20 +92,22 @@ class Demand:
 class Expected:
     """The reference value of one output; it must hold that ``|got - value| <= tolerance`` element by element.
 
-    ``allowed`` is the fraction of elements that may violate the tolerance.  It is for acceptance-rejection draws,
-    whose integers may change with the last bit of an input.
+    ``allowed`` is the fraction of elements that may violate it, for acceptance-rejection draws, whose integers may
+    change with the last bit of an input.  ``name`` begins error messages.
     """
 
     value: Array
     tolerance: Array
     allowed: float = 0.0
+    name: str = ""
 
     def errors(self, got: Array) -> str | None:
         """An error message that names the worst element, or None when ``got`` agrees."""
+        begin = f"{self.name}: " if self.name else ""
         if got.shape != self.value.shape:
-            return f"shape {got.shape} instead of {self.value.shape}"
+            return f"{begin}shape {got.shape} instead of {self.value.shape}"
         if not np.all(np.isfinite(got)):
-            return f"{int(np.sum(~np.isfinite(got)))} of {got.size} elements are not finite"
+            return f"{begin}{int(np.sum(~np.isfinite(got)))} of {got.size} elements are not finite"
         off = np.abs(got.astype(np.float64) - self.value)
         bad = ~(off <= self.tolerance)
         if np.count_nonzero(bad) <= self.allowed * got.size:
@@ -113,7 +115,7 @@ class Expected:
         ratio = off / np.maximum(self.tolerance, 1e-300)
         worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
         return (
-            f"{int(np.count_nonzero(bad))} of {got.size} elements are off; worst at {tuple(map(int, worst))}: "
+            f"{begin}{int(np.count_nonzero(bad))} of {got.size} elements are off; worst at {tuple(map(int, worst))}: "
             f"{float(got[worst]):.9g} instead of {float(self.value[worst]):.9g}, "
             f"tolerance {float(np.broadcast_to(self.tolerance, got.shape)[worst]):.3g}"
         )
@@ -172,12 +174,11 @@ class Workload:
         rotations: Replacements of some arguments.  A timing loop cycles through them, so that no call finds its inputs
             in a cache.
         units: How a large launch is checked in part; empty if ``verify`` is fast at every size.
-        repeats: What a call finds that follows others.  Kernels with an ``inout`` argument declare it:
+        repeats: What a call finds that follows others, for kernels with an ``inout`` argument:
             "same": the results are those of a first call, apart from what ``units`` do not check at a later turn;
             "continued": it goes on from what the others left, which changes its results but not its time;
             "restored": what the kernel writes is restored before every call, outside the measured time.
-        prepare: Returns inputs that depend on the configuration, by name.  It takes the configuration; its seconds are
-            recorded beside those of the kernel.
+        prepare: Returns inputs that depend on the configuration, by name; its seconds are recorded too.
         prepared_by: The axes that ``prepare`` reads.  The inputs are kept until one of them changes.
     """
 
@@ -293,8 +294,7 @@ class Dataset:
         values: Problem parameters: its sizes, and features on which times depend, such as a largest degree.  Features
             are soft parameters: records of other data then count by their distance.
         workload: Returns the inputs and the check of a kernel on these data; takes its name, the problem and a seed.
-        name: Returns what tells the data apart on which a kernel's times depend, by the kernel's name; "" if its inputs
-            are generated.  Trials of other data are measured again.
+        name: Returns what tells the data apart on which a kernel's times depend, by its name; "" for generated inputs.
     """
 
     values: Mapping[str, Value]

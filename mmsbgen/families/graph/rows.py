@@ -166,8 +166,7 @@ def _rounds(on: Launches) -> None:
     n, limit = np.uint32(on.count), real(tolerance)
     grid, block = _shape(on.problem, on.config, on.count, on.traits).shape
     every = int(on.config["check_every"])
-    start = int(settings[START])
-    if not start:
+    if not (start := int(settings[START])):
         on.launch("begin", grid, block, n=n)
     step, read, work, change, refresh = start, start, 0, np.inf, start > 0
     while step < most:

@@ -306,8 +306,7 @@ def first_valid(
         for candidate in ordered:
             alone = not traits.sub_group_size and candidate.get("reduction") == "shuffle"
             config = candidate | {"reduction": "local"} if alone else candidate
-            reason = refusal(config, problem, traits)
-            if reason is None:
+            if (reason := refusal(config, problem, traits)) is None:
                 return config
         raise ConfigError(f"no configuration suits this device: {reason}")
 

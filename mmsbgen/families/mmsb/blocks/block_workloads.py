@@ -53,8 +53,7 @@ def shared_partners(problem: Problem, seed: int) -> Workload:
         "n_shared": np.zeros(1, np.uint32),
         "n_partners": np.uint32(n),
         "n_total": np.uint32(n_total),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
+        **workloads.RANDOM,
     }
 
     drawn = functools.cache(lambda: block_equations.shared_partners(n, n_total, SEED, ITERATION))
@@ -196,29 +195,10 @@ def sums_over_partners(
 def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.Step]:
     """The same block with sums over non-links in its spare rows, of the size for a hundred partners."""
     rng = np.random.default_rng(seed)
-    k, m, dtype = problem.integer("K"), problem.integer("m"), real_type(problem)
     given = _block(problem, rng)
-    given["pi"][given["spares"]] *= -rng.uniform(0.0, 100.0, (m, 1)).astype(dtype)
-    step = equations.Step(
-        str(problem["step"]),
-        half_step=float(dtype(0.01)),
-        alpha=float(dtype(1.0 / k)),
-        noise=problem["noise"] == "on",
-        seed=SEED,
-        iteration=ITERATION,
-        delta=float(dtype(DELTA)),
-    )
-    given |= {
-        "clip_counts": np.zeros(m, np.uint32),
-        "half_step": dtype(step.half_step),
-        "decay": dtype(np.exp(-step.half_step)),
-        "spread": dtype(-np.expm1(-step.half_step)),
-        "alpha": dtype(step.alpha),
-        "delta": dtype(DELTA),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
-    }
-    return given, step
+    given["pi"][given["spares"]] *= -rng.uniform(0.0, 100.0, (problem.integer("m"), 1)).astype(real_type(problem))
+    step, scalars = workloads.row_step(problem)
+    return given | scalars, step
 
 
 def block_links(problem: Problem, seed: int) -> Workload:
@@ -275,8 +255,7 @@ def _counts_of_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
         groups = got["counts"][0, : int(config["groups"])].astype(np.float64)
         if np.any(groups[:, :, k:]):
             return "the padding of a count is not zero"
-        problem = Expected(right, 2 * error).errors(groups[:, :, :k].sum(axis=0))
-        return None if problem is None else f"counts: {problem}"
+        return Expected(right, 2 * error, name="counts").errors(groups[:, :, :k].sum(axis=0))
 
     return judge
 
@@ -298,7 +277,7 @@ def rows_ended(
     sums = given["row_sums"][slots[vertices]].astype(np.float64)[:, None]
     end = equations.end_row(own * sums, own, drift, error, vertices.astype(np.int64)[:, None], step, u)
     tolerance = 2 * end.error + u * (20 + 4 * np.sqrt(k)) * end.phi + FLOOR
-    expected = Expected(end.phi, tolerance, verify.allowed(end.flips, step.name == "split"))
+    expected = Expected(end.phi, tolerance, verify.allowed(end.flips, step.name == "split"), "phi")
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         rows = got["pi"].astype(np.float64)
@@ -306,8 +285,6 @@ def rows_ended(
         if off > verify.summing(k, config, u):
             return f"a row sums to 1 {off:+.3g}"
         problem = expected.errors(rows[:, :k] * got["row_sums"].astype(np.float64)[:, None])
-        if problem is not None:
-            return f"phi: {problem}"
-        return padded(got["pi"], k) or verify.wrong_clips(got, end.clips)
+        return problem or padded(got["pi"], k) or verify.wrong_clips(got, end.clips)
 
     return judge

@@ -55,14 +55,6 @@ N_SHARED = Argument("n_shared", "u32", "in", "[R] how many there are")
 LABELS = "shared-uniform"
 
 
-def _launch_rounds(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return Launch(max(1, count), int(config["block_size"]))
-
-
-def _draw_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    return block_kernels.SHARED_PARTNERS.variables(problem, config, traits) | {"stars": True}
-
-
 DRAW_SHARED = replace(
     block_kernels.SHARED_PARTNERS,
     name="draw_shared",
@@ -79,8 +71,8 @@ DRAW_SHARED = replace(
         N_TOTAL,
         *RANDOM,
     ),
-    variables=_draw_variables,
-    launch=_launch_rounds,
+    variables=lambda p, c, t: block_kernels.SHARED_PARTNERS.variables(p, c, t) | {"stars": True},
+    launch=lambda problem, config, count, traits: Launch(max(1, count), int(config["block_size"])),
     traffic=lambda p: star_workloads.ROUNDS * p.integer("n") * (5 * 4 + element_size(p)),
     workload=star_workloads.draw_shared,
     used_with=STARS_SHARED,
