@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import versions
+from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.families.mmsb.numbers.sparse_rows import filled
 from mmsbgen.graph import Graph, Split
 from mmsbgen.graph.files.graph_archive import write_graph
@@ -184,21 +184,8 @@ def record(
         "trace": trace,
         "versions": versions("numpy", "networkit", *_LIBRARIES.get(sampler.device.info.backend, ())),
     }
-    plain: dict[str, Any] = _plain(found)
+    plain: dict[str, Any] = plain_json(found)
     return plain
-
-
-def _plain(value: Any) -> Any:
-    """``value`` converted to JSON types."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | bool) or value is None else str(value)
 
 
 def as_json(value: dict[str, Any]) -> str:
