@@ -32,8 +32,7 @@ def mappings(record: object, *names: str) -> None:
 def counts(record: object, *names: str) -> None:
     """Require whole numbers of 63 bits, or None."""
     for name in names:
-        value = getattr(record, name)
-        if value is None:
+        if (value := getattr(record, name)) is None:
             continue
         if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= index(value) <= _LARGEST:
             raise ValueError(f"{name} must be a whole number from 0 to 2^63-1, got {value!r}")
@@ -43,8 +42,7 @@ def counts(record: object, *names: str) -> None:
 def amounts(record: object, *names: str, least: float = 0.0) -> None:
     """Require finite numbers of at least ``least``, or None."""
     for name in names:
-        value = getattr(record, name)
-        if value is None:
+        if (value := getattr(record, name)) is None:
             continue
         if not (math.isfinite(value) and value >= least):
             raise ValueError(f"{name} must be a finite number, at least {least:g}, got {value!r}")
@@ -59,8 +57,7 @@ def rates(record: object, *names: str) -> None:
 def times(record: object, *names: str) -> None:
     """Require timestamps or None, and store them in UTC."""
     for name in names:
-        value = getattr(record, name)
-        if value is not None:
+        if (value := getattr(record, name)) is not None:
             object.__setattr__(record, name, utc_timestamp(value))
 
 

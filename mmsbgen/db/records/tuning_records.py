@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import statistics
 import uuid
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -218,6 +219,18 @@ class RoofRecord:
     def uid(self) -> str:
         """The identifier of this measurement in all databases."""
         return digest([self.run, self.device.key, self.kind, self.row_bytes, self.measured_at])
+
+
+def newest_rates(roofs: Iterable[RoofRecord]) -> tuple[dict[str, float], defaultdict[str, dict[str, float]]]:
+    """The first rate of a copy, and those of gathers by bytes of a row, by the devices' keys."""
+    copy: dict[str, float] = {}
+    gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for roof in roofs:
+        if roof.kind == "copy":
+            copy.setdefault(roof.device.key, roof.gbps)
+        else:
+            gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
+    return copy, gather
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,8 +112,7 @@ class LiveIndex(Index):
         seen = self._seen.get(kernel, Mark())
         new, count, now = self._live.database.read(lambda c: _after(c, self._live, kernel, seen.trial))
         # On a server a trial may become visible after others with higher ids; then all are read again.
-        whole = seen.trials + count != now.trials
-        if whole:
+        if whole := seen.trials + count != now.trials:
             self._own.pop(kernel, None)
             self._own_groups.pop(kernel, None)
             new, _, now = self._live.database.read(lambda c: _after(c, self._live, kernel, 0))

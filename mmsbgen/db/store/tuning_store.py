@@ -246,13 +246,7 @@ class Store:
         def work(connection: Connection) -> list[TrialRecord]:
             parts = record_rows.Parts(connection)
             query = record_rows.select_trials().order_by(TrialRow.created_at.desc(), TrialRow.id.desc()).limit(limit)
-            query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
-            if status == "failed":
-                query = query.where(TrialRow.status != "ok")
-            elif status is not None:
-                query = query.where(TrialRow.status == status)
-            if run is not None:
-                query = query.where(TrialRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
+            query = of_parts(query, connection, kernel=kernel, device=device, problem=problem, status=status, run=run)
             if key is not None:
                 query = of_key(query, key)
             return [record_rows.trial_record(row, parts) for row in connection.execute(query)]
