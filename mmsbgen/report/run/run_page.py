@@ -187,7 +187,9 @@ def _convergence(record: Record) -> Section:
             f"{pairs['links']:,}",
             f"{pairs['non_links']:,}",
             _number(pairs["auc"], pairs["auc_error"], ".4f"),
-            _interval(pairs.get("auc_interval")),
+            f"{ends[0]:.4f} to {ends[1]:.4f}"
+            if (ends := pairs.get("auc_interval")) and None not in ends
+            else "unknown",
             _number(pairs["log_likelihood"], pairs["log_likelihood_error"], ".4g"),
             _number(pairs["perplexity"], None, ".4g"),
         )
@@ -222,8 +224,7 @@ def _convergence(record: Record) -> Section:
     ]
     numbers += _structure(of_record(record))
     tables.append(Table("Verdict in numbers", ("", "value"), numbers, frozenset({1})))
-    trials = (record.get("course") or {}).get("trials") or []
-    if trials:
+    if trials := (record.get("course") or {}).get("trials") or []:
         chosen = record["course"]["start"]
         starts = [
             (
@@ -241,8 +242,7 @@ def _convergence(record: Record) -> Section:
 
 
 def _link_probabilities(record: Record) -> Section | None:
-    note = record.get("calibration")
-    if note is None:
+    if (note := record.get("calibration")) is None:
         return None
     text, test = note["text"], note["test"]
     if test is not None:
@@ -275,17 +275,12 @@ def _number(value: float | None, error: float | None, form: str) -> str:
     return "unknown" if value is None else format(value, form) + (f" ± {error:.2g}" if error else "")
 
 
-def _interval(ends: list[float | None] | None) -> str:
-    return "unknown" if not ends or None in ends else f"{ends[0]:.4f} to {ends[1]:.4f}"
-
-
 def _percent(value: float | None) -> str:
     return "not known" if value is None else f"{value:.1%}"
 
 
 def _choice(record: Record) -> Section | None:
-    picture = trace_pictures.choice_of_k(record)
-    if picture is None:
+    if (picture := trace_pictures.choice_of_k(record)) is None:
         return None
     rows = [
         (
