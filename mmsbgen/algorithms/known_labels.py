@@ -189,8 +189,7 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
     format = format or _format_of(arcs, file, lines)
     rows: list[tuple[str, Any, Any]]
     if format == "pairs":
-        odd = next((line for line in lines if not _is_pair(line)), None)
-        if odd is not None:
+        if (odd := next((line for line in lines if not _is_pair(line)), None)) is not None:
             raise InputError(
                 f"{file}: the line {plain(' '.join(odd))!r} is no `id label [share]`; separate them by tabs"
             )
