@@ -150,8 +150,7 @@ class FakeDevice(Device):
         _data(dst).reshape(-1).view(np.uint8)[:] = _data(src).reshape(-1).view(np.uint8)
 
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
-        missing = [name for name in kernel_names if name not in source]
-        if missing:
+        if missing := [name for name in kernel_names if name not in source]:
             raise CompileError(f"kernels {', '.join(missing)} on {self.info.name}: not in the source")
         self.sources.append(source)
         return Program({name: FakeKernel(self, name) for name in kernel_names})

@@ -154,8 +154,7 @@ def parse_resources(log: str) -> dict[str, KernelResources]:
     """Read registers, shared memory and spills of every kernel from the log of ``ptxas -v``."""
     result = {}
     for section in re.split(r"Compiling entry function ", log)[1:]:
-        name = re.match(r"'(\w+)'", section)
-        if name is None:
+        if (name := re.match(r"'(\w+)'", section)) is None:
             continue
 
         def number(pattern: str, section: str = section) -> int:

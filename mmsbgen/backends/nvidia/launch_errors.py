@@ -89,8 +89,7 @@ class Active:
 
     def _told(self, error: Exception) -> MmsbgenError:
         device = self._device
-        launched = after(device.recent)
-        if launched:
+        if launched := after(device.recent):
             # A launch that is refused at once, such as for too large a block, is not due to earlier kernels.
             try:
                 device.stream.is_done()

@@ -38,8 +38,7 @@ def prepare() -> list[str]:
     library = find_library()
     if library is None or not sys.platform.startswith("linux"):
         return []
-    missing = [name for name in COMPANIONS if not _load_globally(library.parent / name)]
-    if missing:
+    if missing := [name for name in COMPANIONS if not _load_globally(library.parent / name)]:
         return [f"Intel's CPU runtime for OpenCL lacks {', '.join(missing)}: {ADVICE}"]
     if "OCL_ICD_VENDORS" in os.environ or "OCL_ICD_FILENAMES" in os.environ:
         return []

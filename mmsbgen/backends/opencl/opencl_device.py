@@ -54,8 +54,7 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
         devices, hints = _devices()
     except MissingDependencyError as error:
         return [], [str(error)]
-    infos = [_describe(device, index) for index, device in enumerate(devices)]
-    if not infos:
+    if not (infos := [_describe(device, index) for index, device in enumerate(devices)]):
         hints.append(_NO_PLATFORM)
     elif not hints and all(info.kind == "cpu" and "Intel" not in info.platform for info in infos):
         hints.append(_NO_INTEL)
