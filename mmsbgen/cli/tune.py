@@ -246,8 +246,7 @@ def _print(report: TuneReport) -> None:
     click.echo(f"{info.name} ({info.platform})")
     if roofs is not None:
         click.echo(_roofs(roofs))
-    done = [kernel for kernel in report.kernels if kernel.trials]
-    if done:
+    if done := [kernel for kernel in report.kernels if kernel.trials]:
         sides = dict.fromkeys(("kernel", "trials"), "left")
         numbers = "median", "spread", "prepare", "energy", "of roof", "vs default", "vs worst", "margin"
         sides |= dict.fromkeys(numbers, "right")
@@ -385,8 +384,7 @@ def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float
     planned = min(report.budget or len(report.space.configs), len(report.space.configs))
     done = len(report.trials)
     parts = [f"{report.kernel} {done}/{planned}"]
-    best = report.best
-    if best is not None:
+    if (best := report.best) is not None:
         rate = f"{best.gbps:.3g} GB/s, of the roof: {of_roof(report.roof_fraction)}"
         parts.append(f"best {seconds(best.median_s)}, {rate}")
     if trial is not None:

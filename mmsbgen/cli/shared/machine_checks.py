@@ -210,8 +210,7 @@ def _cuda() -> Iterator[Finding]:
     from mmsbgen.backends.nvidia import cuda_compile, cuda_device
 
     version = Path("/proc/driver/nvidia/version")
-    driver = version.exists()
-    if driver:
+    if driver := version.exists():
         yield Finding("CUDA", "ok", version.read_text().splitlines()[0].strip())
     for name, remedy in (("nvcc", "install the CUDA toolkit"), ("nvrtc", "pip install 'mmsbgen[nvrtc]'")):
         try:
@@ -230,8 +229,7 @@ def _cuda() -> Iterator[Finding]:
 
 def _c_compiler() -> Iterator[Finding]:
     name = os.environ.get("CC") or "cc"
-    path = shutil.which(name)
-    if path is None:
+    if (path := shutil.which(name)) is None:
         what = f"there is no C compiler {name!r}; the plain C program of the benchmarks needs one, nothing else does"
         yield Finding("compiler", "note", what, "apt install gcc libc6-dev, if you want that")
         return
