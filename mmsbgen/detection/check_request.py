@@ -72,8 +72,7 @@ def _refuse_loss(request: Request) -> None:
 
 def options_of(given: Mapping[str, Any]) -> Options:
     """Build options from given values with ``n_communities``; raises :class:`InputError` for an unknown name."""
-    unknown = sorted(set(given) - set(Options.__dataclass_fields__))
-    if unknown:
+    if unknown := sorted(set(given) - set(Options.__dataclass_fields__)):
         raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(Options.__dataclass_fields__)}")
     return Options(**given)
 
