@@ -135,10 +135,8 @@ _ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".tsv": "sn
 def format_of(path: Path, format: str | None) -> str:
     """The given format, or the one of the file's suffix; raises InputError if it is unknown."""
     there = ", ".join(FORMATS)
-    if format is None:
-        format = _ENDINGS.get(path.suffix.lower())
-        if format is None:
-            raise InputError(f"{path} does not say what format it is to have; name one of {there}")
+    if format is None and (format := _ENDINGS.get(path.suffix.lower())) is None:
+        raise InputError(f"{path} does not say what format it is to have; name one of {there}")
     if format not in FORMATS:
         raise InputError(f"format {format!r} is not one of {there}")
     return format

@@ -43,8 +43,7 @@ def read_run(folder: Path, graph: Graph | None = None, top: int = 16) -> tuple[C
     """
     if top < 1:
         raise InputError(f"top={top}: at least one share of a vertex is read")
-    absent = [name for name in FILES if not (folder / name).is_file()]
-    if absent:
+    if absent := [name for name in FILES if not (folder / name).is_file()]:
         raise InputError(f"{folder} has no {absent[0]}: name the folder that `mmsbgen detect -o` wrote")
     with _readable(folder / "run.json"):
         record = _record(folder)
