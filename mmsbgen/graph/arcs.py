@@ -45,8 +45,7 @@ class Arcs:
 
     def __post_init__(self) -> None:
         for key in ("offsets", "targets", "weights"):
-            array = getattr(self, key)
-            if array is not None:
+            if (array := getattr(self, key)) is not None:
                 object.__setattr__(self, key, read_only(array))
 
     def __repr__(self) -> str:

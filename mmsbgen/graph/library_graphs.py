@@ -195,8 +195,7 @@ def from_table(table: Any, library: str, reading: ReadingOptions, name: str) -> 
     else:
         places, ids = number_ids([*_items(first), *_items(second)], name=name)
     pairs = places.reshape(2, -1)
-    kept = _kept(table, library, ends, reading, name)
-    if kept is not None:
+    if (kept := _kept(table, library, ends, reading, name)) is not None:
         pairs = pairs[:, kept]
     return build_graph(pairs[0], pairs[1], ids, name=name)
 
@@ -249,8 +248,7 @@ def _kept(
 def _values(table: Any, library: str, column: Any, name: str) -> NDArray[np.int64] | list[Any]:
     """The ids of a column: an int64 array for integer types within int64, else a list."""
     part = _column(table, library, column)
-    row = _first_missing(part, library)
-    if row is not None:
+    if (row := _first_missing(part, library)) is not None:
         raise InputError(
             f"{name}: row {row} has no value in column {column!r}; leave such rows out (dropna, drop_nulls)"
         )
