@@ -61,8 +61,7 @@ def by_id(id: str) -> Select[Any]:
 def row_of(connection: Connection, id: str, *, lock: bool = False) -> Row[Any]:
     """The row of a job, with ``lock`` locked for writing; raises :class:`UnknownJobError`."""
     query = by_id(id)
-    row = connection.execute(query.with_for_update() if lock else query).first()
-    if row is None:
+    if (row := connection.execute(query.with_for_update() if lock else query).first()) is None:
         raise _unknown(id)
     return row
 
