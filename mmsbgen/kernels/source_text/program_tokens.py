@@ -33,8 +33,7 @@ def tokens(source: str) -> Iterator[str]:
         if not _DIRECTIVE.match(line):
             yield from _TOKEN.findall(line)
             continue
-        defined = _DEFINE.match(line)
-        if defined:
+        if defined := _DEFINE.match(line):
             yield " ".join(defined[0].replace("#", "", 1).split())
         yield from _TOKEN.findall(line, defined.end() if defined else 0)
         yield "\n"
