@@ -125,8 +125,7 @@ def named_columns(names: Sequence[str], columns: Sequence[Any] | None, where: st
         return tuple(_place(names, column, where) for column in columns[:wanted])
     plain, found = [_plain(name) for name in names], []
     for among in (_USERS, _ITEMS, _RATINGS)[:wanted]:
-        at = next((plain.index(name) for name in among if name in plain), None)
-        if at is None:
+        if (at := next((plain.index(name) for name in among if name in plain), None)) is None:
             raise InputError(f"{where} has the columns {', '.join(names)}; it is not clear which to use: {_REMEDY}")
         found.append(at)
     return tuple(found)
@@ -137,13 +136,6 @@ def _place(names: Sequence[str], column: Any, where: str) -> int:
         if str(column) in among:
             return among.index(str(column))
     raise InputError(f"{where} has no column {column!r}; there are {', '.join(names)}")
-
-
-def _delimiter(line: str) -> str | None:
-    for mark in ("::", "\t", ",", ";", "|"):
-        if mark in line:
-            return mark
-    return None
 
 
 def _fields(line: str, mark: str | None) -> list[str]:
@@ -173,12 +165,11 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         skipped += 1
     if not first:
         raise InputError(f"{file} has no rating; {_EXAMPLE}")
-    mark = _delimiter(first)
+    mark = next((mark for mark in ("::", "\t", ",", ";", "|") if mark in first), None)
     names = _fields(first, mark)
     header, at = _header(file, names, columns, wanted)
     begin = skipped + header
-    found = _numbers(text, mark, begin, at)
-    if found is None:
+    if (found := _numbers(text, mark, begin, at)) is None:
         need_fields(file, text, "text")
         found = _words(file, text, mark, begin, at, len(names))
     return found
