@@ -32,8 +32,7 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics 
     ``sampler.restore``.
     """
     pairs, chain = sampler.split.validation, sampler.chain
-    count = len(pairs.pairs)
-    if not count:
+    if not (count := len(pairs.pairs)):
         return None, chain
     held = sampler.held_values
     n = chain.samples + 1 if burnt_in else 1

@@ -188,8 +188,7 @@ def explained_at(
     one dot product per link, Z = delta + sum_k (beta_k - delta) pi_ak pi_bk.  If ``rows`` has a method
     ``explained_at`` (:class:`mmsbgen.sampler.diagnostics.state_rows.StateRows`), it is used.
     """
-    on_device = getattr(rows, "explained_at", None)
-    if on_device is not None:
+    if (on_device := getattr(rows, "explained_at", None)) is not None:
         yield from on_device(links, beta, delta, at)
         return
     step, cached = max(1, _BLOCK // beta.size), max(1, _CACHED // beta.size)

@@ -143,8 +143,7 @@ def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: N
 
 def of_record(record: Mapping[str, Any]) -> Verdict:
     """The verdict in a run record; ``unknown`` for a record of a version that gave none."""
-    given = record.get("verdict")
-    if given is None:
+    if (given := record.get("verdict")) is None:
         return Verdict("unknown", _OF_OLDER_RUNS)
     return Verdict(**{field.name: given[field.name] for field in fields(Verdict) if field.name in given})
 

@@ -132,8 +132,7 @@ def refine(sampler: Sampler) -> int:
     """Move parts into the empty communities of a chain; returns the number of communities filled."""
     options, links = sampler.options, sampler.split.training_links
     best, shares = best_communities(sampler, links)
-    wanted = moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration)
-    if wanted:
+    if wanted := moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration):
         _move(sampler, wanted)
         theta = sampler.state.theta()
         for move in wanted:

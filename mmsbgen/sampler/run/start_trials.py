@@ -93,8 +93,7 @@ def _choose(
 
 def trials_told(sampler: Sampler) -> list[str]:
     """One line for people on the trials, or none if there were no trials."""
-    trials = sampler.course.trials
-    if not trials:
+    if not (trials := sampler.course.trials):
         return []
     each = ", ".join(f"{trial['start']} {trial['log_likelihood']:.4g}" for trial in trials)
     sweeps = trials[0]["iterations"] / sampler.per_sweep
