@@ -112,11 +112,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _tied() -> None:
-    """End this process when the service ends, which closes this process's standard input."""
-    threading.Thread(target=_end_with_service, args=(threading.get_ident(),), daemon=True).start()
-
-
 def _end_with_service(main: int) -> None:
     """Send SIGTERM to this process when standard input is closed; kill it if it hangs, to free its device."""
     while os.read(0, 1):
@@ -128,5 +123,6 @@ def _end_with_service(main: int) -> None:
 
 
 if __name__ == "__main__":
-    _tied()
+    # The service closes this process's standard input when it ends.
+    threading.Thread(target=_end_with_service, args=(threading.get_ident(),), daemon=True).start()
     runpy.run_module("mmsbgen", run_name="__main__")

@@ -128,8 +128,7 @@ class _Unpacking:
     def _unpack(self, data: bytes) -> None:
         while data:
             if self._gzip.eof:  # a gzip file may have several members, then padding
-                data = data.lstrip(b"\0")
-                if not data:
+                if not (data := data.lstrip(b"\0")):
                     return
                 self._gzip = zlib.decompressobj(wbits=31)
             out = self._gzip.decompress(data, _STEP)
