@@ -36,7 +36,7 @@ def device_lock(hardware: str) -> FileLock:
         folder.mkdir(parents=True, exist_ok=True)
         return _usable(folder / f"{name}.lock")
     except OSError:
-        file = Path(tempfile.gettempdir()) / f"mmsbgen-{_user()}-{name}.lock"
+        file = Path(tempfile.gettempdir()) / f"mmsbgen-{os.getuid()}-{name}.lock"
     try:
         return _usable(file)
     except OSError as error:
@@ -70,7 +70,3 @@ def _usable(file: Path) -> FileLock:
     """The lock in a file that can be written; raises :class:`OSError` where it cannot."""
     with file.open("a"):
         return FileLock(file)
-
-
-def _user() -> str:
-    return str(os.getuid()) if hasattr(os, "getuid") else "user"

@@ -147,6 +147,5 @@ def try_in_parallel(
     with ThreadPoolExecutor(lanes.count, thread_name_prefix="lane") as pool:
         futures = [pool.submit(one, config) for config in configs]
     errors = [error for future in futures if (error := future.exception()) is not None]
-    worst = [error for error in errors if not isinstance(error, BudgetSpentError)] or errors
-    if worst:
+    if worst := [error for error in errors if not isinstance(error, BudgetSpentError)] or errors:
         raise worst[0]
