@@ -20,8 +20,6 @@ from mmsbgen.families.graph.rows import MOST_FEATURES
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.graph.ids import ordered_ids
 
-__all__ = ["Format", "KnownLabels", "LabelWarning", "known_labels", "lines_of_ids"]
-
 Format = Literal["pairs", "communities"]
 #: Most bytes of memory for a field of a file while it is read.
 _FIELD_BYTES = 200

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["FakeDevice", "FakeLaunch"]
-
 _INFO = DeviceInfo(
     backend="fake",
     index=0,

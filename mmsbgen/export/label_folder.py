@@ -18,8 +18,6 @@ from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import Memberships, largest, outside
 from mmsbgen.sampler.saved import results
 
-__all__ = ["MEMBER", "label_record", "write_label_folder"]
-
 #: Share of a vertex above which it is in a community; its largest share always puts it into one.
 MEMBER = 0.2
 #: Shares of a vertex that are stored, and ids of vertices without any that are named.

@@ -11,8 +11,6 @@ from mmsbgen.db.records.canonical_json import storable_text
 from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
 from mmsbgen.jobs.job_rows import tell
 
-__all__ = ["VANISHED", "end", "lost", "requeue"]
-
 VANISHED = 4
 """So many workers that vanish count as much as one process that dies."""
 

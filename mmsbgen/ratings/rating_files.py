@@ -23,8 +23,6 @@ from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lin
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns
 
-__all__ = ["named_columns", "read_pairs", "read_ratings"]
-
 _USERS = ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "member", "memberid")
 _THINGS = ["item", "movie", "film", "book", "product", "track", "song", "artist", "game", "anime", "business", "joke"]
 _ITEMS = (*(f"{thing}{end}" for thing in _THINGS for end in ("id", "")), "iid", "isbn", "asin", "parentasin")

@@ -16,8 +16,6 @@ from pathlib import Path
 from mmsbgen.base.processes import python_command, python_environment
 from mmsbgen.db.store.connect import URL_VARIABLE
 
-__all__ = ["LocalWorker", "beside"]
-
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _LIVED_S = 20.0
 """A worker that runs longer than this did not fail at its start."""

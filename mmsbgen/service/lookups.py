@@ -26,8 +26,6 @@ from mmsbgen.kernels.runtime import look_up_key
 from mmsbgen.service.device_list import Devices, Target
 from mmsbgen.service.models.kernel_models import Best, ExpectedLoss
 
-__all__ = ["Asked", "LookUps"]
-
 MOST_ANSWERS = 4096
 OLDEST_SECONDS = 5.0
 """After so long an outdated answer is not given any more: look-ups wait for a new one."""

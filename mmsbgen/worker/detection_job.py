@@ -22,8 +22,6 @@ from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.tuner.measure.device_lock import having_device
 from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
 
-__all__ = ["checked", "run"]
-
 _OPTIONS = {field.name for field in fields(Options)}
 _RESULTS = options_of(ResultOptions)
 _LONGEST_NAME = 200

@@ -26,8 +26,6 @@ from mmsbgen.worker.job_child import Child, ask_device
 from mmsbgen.worker.lease_renewal import LeaseRenewal
 from mmsbgen.worker.task import JobOutcome, Task
 
-__all__ = ["Worker", "WorkerSettings"]
-
 CHECKPOINT = "checkpoint.npz"
 OWNER = "database"
 """File in the folder of each job that names the job's database."""

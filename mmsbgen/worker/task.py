@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from mmsbgen.base.errors import InputError
 
-__all__ = ["JobOutcome", "JobReporter", "StoppedError", "Task", "Throttle", "known_keys"]
-
 
 @dataclass(frozen=True)
 class Task:

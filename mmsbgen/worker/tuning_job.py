@@ -22,8 +22,6 @@ from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import fixed_values
 from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
 
-__all__ = ["checked", "run"]
-
 _TYPES = {"family": str, "kernels": list, "problem": dict, "fixed": dict, "sampler": dict}
 _SHOWN = {str: "text", list: "list", dict: "mapping"}
 

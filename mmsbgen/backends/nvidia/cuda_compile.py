@@ -23,16 +23,6 @@ from mmsbgen.base.processes import cores, guarded_command, kill_group
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "Compiled",
-    "CudaCompiler",
-    "KernelResources",
-    "compile_cuda",
-    "compile_side_by_side",
-    "find_compiler",
-    "parse_resources",
-]
-
 _NO_COMPILER = (
     "CUDA: no compiler was found; put nvcc of the CUDA toolkit on the PATH (or set CUDA_HOME), "
     "or get NVRTC with: pip install 'mmsbgen[nvrtc]'"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mmsbgen.backends.nvidia.cuda_compile import Compiled, KernelResources
     from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 
-__all__ = ["CudaEvent", "CudaKernel", "CudaProgram"]
-
 # Larger dynamic shared memory must be requested explicitly.
 _DEFAULT_SHARED = 48 * 1024
 #: Launch shapes that a kernel remembers as checked.

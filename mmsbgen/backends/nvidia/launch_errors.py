@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mmsbgen.backends.base import LaunchName
     from mmsbgen.base.errors import MmsbgenError
 
-__all__ = ["Active", "ContextDevice", "after", "recent_launches"]
-
 #: Launches that a device remembers; an iteration has fewer.
 _MOST = 16
 

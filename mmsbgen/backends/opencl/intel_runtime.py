@@ -18,8 +18,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["prepare"]
-
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 LIBRARY = "libintelocl.so"
 COMPANIONS = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so")

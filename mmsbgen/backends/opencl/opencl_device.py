@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["OpenCLDevice", "discover"]
-
 _POCL = "Portable Computing Language"
 _NO_PYOPENCL = "OpenCL: PyOpenCL is not installed; get it with: pip install pyopencl"
 _NO_PLATFORM = (

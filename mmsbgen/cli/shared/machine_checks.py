@@ -23,8 +23,6 @@ from mmsbgen.base import libraries
 from mmsbgen.base.errors import MissingDependencyError, MmsbgenError
 from mmsbgen.base.progress import stage
 
-__all__ = ["Finding", "Status", "examine", "self_test"]
-
 Status = Literal["ok", "note", "warning", "problem"]
 #: Extras that users may want, with what each is for.
 EXTRAS = {

@@ -16,8 +16,6 @@ from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.schema import KernelRow, QuarantineRow, TrialRow
 from mmsbgen.db.store.tuning_store import Store
 
-__all__ = ["Changed", "LiveIndex", "Mark", "marks"]
-
 _MOST_PLANS = 1024
 #: An order is larger: it has all configurations recorded for the near problems.
 _MOST_ORDERS = 64

@@ -11,8 +11,6 @@ from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.schema import DeviceRow, KernelRow, ProblemRow, RunRow, ToolchainRow, TrialRow
 
-__all__ = ["of_key", "of_parts"]
-
 
 def of_key(query: Select[Any], key: Key) -> Select[Any]:
     """Restricts a query of trials to exactly this key."""

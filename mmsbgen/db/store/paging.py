@@ -16,8 +16,6 @@ from mmsbgen.db.store.filters import of_parts
 from mmsbgen.db.store.schema import DeviceRow, RunRow, TrialRow
 from mmsbgen.db.store.tuning_store import Store
 
-__all__ = ["CURSOR", "Page", "count_by_device", "run", "run_named", "runs", "trial", "trials"]
-
 CURSOR = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{15}Z~[0-9]{1,18}$"
 """Pattern of a cursor: timestamp and id of the last row of a page."""
 

@@ -19,8 +19,6 @@ from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 
-__all__ = ["SHAPES", "features", "generated", "inputs_refusal", "read", "workload"]
-
 SHAPES = ("power-law", "grid", "path")
 _RANK_ROUNDS = 20
 #: The reference takes a round for each vertex of a path.

@@ -14,8 +14,6 @@ from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
-__all__ = ["COUNTS", "MOST_FEATURES", "SETTINGS", "propagate_kernel", "row_length"]
-
 MOST_FEATURES = 1024
 #: Places of ``settings``: the tolerance, the most rounds; the share of arcs below which only changes are sent is one in
 #: ``CHANGES`` (0: never); all arcs, and those out of seeds; then the rounds, the last change (infinite unless the last

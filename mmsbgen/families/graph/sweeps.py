@@ -16,8 +16,6 @@ from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
-__all__ = ["CHANGE", "ROUNDS", "components_kernel", "pagerank_kernel", "parents_kernel"]
-
 #: Places of ``settings``.
 ALPHA, TOLERANCE, MOST_ROUNDS, LOST, ROUNDS, CHANGE = range(6)
 

@@ -6,8 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-__all__ = ["digest_of_tokens", "tokens"]
-
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _STRING = r'(?:u8|[uUL])?(?:"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
 _COMMENT = re.compile(rf"({_STRING})|/\*.*?\*/|//[^\n]*", re.DOTALL)

@@ -19,8 +19,6 @@ from mmsbgen.sampler.posterior.draws import DrawRecorder
 from mmsbgen.sampler.state import buffers, memory_needs
 from mmsbgen.sampler.state.device_state import State, StateShape
 
-__all__ = ["Plan"]
-
 
 class Plan:
     """Plan of a chain on a split graph and a device that is not opened yet.

@@ -26,8 +26,6 @@ from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.sparse_state import SparseState
 
-__all__ = ["MOST_ROUNDS", "LocalSweeps", "start_from", "sweep_locally", "told_bytes"]
-
 Ints = npt.NDArray[np.int64]
 
 #: L1 distance of a row from the one that its neighbours were told of beyond which they are swept: half of its mass.

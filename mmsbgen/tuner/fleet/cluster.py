@@ -16,8 +16,6 @@ from mmsbgen.kernels.record_key import device_record
 from mmsbgen.tuner.fleet.fleet_worker import DEVICE_VARIABLE
 from mmsbgen.tuner.measure.measurer import Measurer
 
-__all__ = ["FleetWorkers", "LostError", "connected", "device_of", "local_workers", "serve"]
-
 T = TypeVar("T")
 _RESOURCE = "mmsbgen device "
 _START_S = 60.0

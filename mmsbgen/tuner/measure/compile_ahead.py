@@ -31,8 +31,6 @@ from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 
-__all__ = ["CompileAhead", "default_jobs"]
-
 _MOST_JOBS = 16
 _LOOK_S = 0.1
 

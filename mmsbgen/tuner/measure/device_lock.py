@@ -15,8 +15,6 @@ from filelock import FileLock, Timeout
 
 from mmsbgen.base.errors import InputError
 
-__all__ = ["PATIENT_S", "device_lock", "having_device"]
-
 PATIENT_S = 2.0
 """Seconds after which waiting for a device is reported."""
 

@@ -14,8 +14,6 @@ from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.family import Array, Judge, KernelSpec, Units, Workload
 
-__all__ = ["FullSizeCheck"]
-
 _REFERENCE_S = 0.02
 """Seconds in which the reference is evaluated for further units, for each configuration."""
 _JUDGED_S = 0.03

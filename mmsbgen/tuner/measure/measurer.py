@@ -22,8 +22,6 @@ from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 
-__all__ = ["Measurer", "Measures", "TrialLimits", "WorkerLostError"]
-
 _SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
 """After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
 _WATCH_S = 0.1

@@ -13,8 +13,6 @@ from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.noise import FEWEST_TIMES, FinalsVerdict, judge, median_interval
 from mmsbgen.tuner.measure.timing import Timing
 
-__all__ = ["FINAL_S", "METER_S", "as_winners", "choose", "metered", "rounds_for", "timed_in_turns", "verdict_of"]
-
 _FEWEST = 3
 _MOST = 6
 FINAL_S = 8.0

@@ -16,8 +16,6 @@ from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.run.earlier_trials import end_dead_runs, this_process
 from mmsbgen.tuner.search.parallel_search import ParallelLimit
 
-__all__ = ["Entry", "RunContext", "new_run"]
-
 _VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
 
 

@@ -13,8 +13,6 @@ from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config, Traits, describe
 from mmsbgen.tuner.search.cost_model import Model, model_of
 
-__all__ = ["BudgetSpentError", "Candidates", "Evaluate", "ExpectedTimes", "Fixed", "candidates", "fixed_values"]
-
 Fixed = Mapping[str, Value | tuple[Value, ...]]
 """Axes that a search holds at one value, or restricts to several."""
 

@@ -22,8 +22,6 @@ from mmsbgen.tuner.measure.timing import Timing
 from mmsbgen.tuner.search.candidates import BudgetSpentError
 from mmsbgen.tuner.search.surrogate import coordinates
 
-__all__ = ["COMPARE_S", "CoordinateDescent", "compared", "neighbours"]
-
 #: Fewest and most configurations in a comparison, and how far (relative) their least times may be above the best's.
 _FEWEST = 3
 _MOST = 12

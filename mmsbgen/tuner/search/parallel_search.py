@@ -14,8 +14,6 @@ from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Evaluate
 from mmsbgen.tuner.search.strategies import search
 
-__all__ = ["ParallelLimit", "deal", "search_in_parallel", "try_in_parallel"]
-
 
 class ParallelLimit:
     """The lock and the counts that the threads of a parallel search share.

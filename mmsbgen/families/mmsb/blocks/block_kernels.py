@@ -229,6 +229,3 @@ BLOCK_SHARED = KernelSpec(
     check_problem=block_workloads.small,
     used_with=SHARED | {"products": ("single",)},
 )
-
-
-__all__ = ["BLOCK_SHARED", "SHARED_PARTNERS"]

@@ -214,6 +214,3 @@ BLOCK_LINKS = KernelSpec(
     check_problem=block_workloads.small,
     used_with=SHARED,
 )
-
-
-__all__ = ["BLOCK_LINKS", "links_groups", "most_groups"]

@@ -32,18 +32,6 @@ from mmsbgen.kernels.family import Argument, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = [
-    "DRAWN",
-    "DRAW_SHARED",
-    "LABELS",
-    "N_SHARED",
-    "N_TOTAL",
-    "PLACES",
-    "SHARED_ROUND",
-    "SHARED_WEIGHTS",
-    "STAR_SHARED",
-]
-
 N_TOTAL = Argument("n_total", "u32", "scalar", "N")
 SHARED_ROUND = Argument("shared_round", "u32", "scalar", "place of the iteration among those whose partners are drawn")
 DRAWN = Argument("drawn", "u32", "in", "[R, room] the shared partners of R iterations")

@@ -41,8 +41,6 @@ from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = ["AHEAD", "KERNELS"]
-
 _TENSOR = STARS_SHARED | HALF
 _PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
 _OWN = Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word")

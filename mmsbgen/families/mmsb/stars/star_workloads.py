@@ -263,14 +263,3 @@ def star_sums(problem: Problem, seed: int) -> Workload:
     rng = np.random.default_rng(seed)
     case = _case(problem, rng)
     return tensor_workloads.sums_of(problem, rng, case.given, case.distinct)
-
-
-__all__ = [
-    "draw_shared",
-    "star_factors",
-    "star_marks",
-    "star_rows",
-    "star_scales",
-    "star_shared",
-    "star_sums",
-]
