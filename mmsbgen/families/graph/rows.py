@@ -19,7 +19,6 @@ MOST_FEATURES = 1024
 #: ``CHANGES`` (0: never); all arcs, and those out of seeds; then the rounds, the last change (infinite unless the last
 #: round was over all vertices), and passes over all arcs; the round that a call before ended with, to go on (0: anew).
 TOLERANCE, MOST_ROUNDS, CHANGES, ARCS, SEED_ARCS, ROUNDS, CHANGE, PASSES, START = range(9)
-SETTINGS = {"rounds": ROUNDS, "change": CHANGE, "passes": PASSES}
 #: Shape of ``counts``, and places in one of its rows, as in the template.
 COUNTS = (64, 4)
 _CHANGE, _MOVED_ARCS, _READ_ARCS = range(3)

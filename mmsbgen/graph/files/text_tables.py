@@ -114,9 +114,7 @@ def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tupl
     )
     if mixed is not None:
         raise InputError(f"{mixed!r} in one column is several numbers; separate all columns by the same sign. {shown}")
-    missing = next((row for row in body if not (row[ends[0]] and row[ends[1]])), None)
-    if missing is not None:
-        raise InputError(f"the row {missing} lacks an id; delete it, or name the vertex")
+    _need_ids(body, ends)
     return first, second, kept
 
 
@@ -148,11 +146,15 @@ def read_arcs(
             )
         header = int(found)
     body = rows[header:]
-    missing = next((row for row in body if not (row[ends[0]] and row[ends[1]])), None)
-    if missing is not None:
-        raise InputError(f"the row {missing} lacks an id; delete it, or name the vertex")
+    _need_ids(body, ends)
     first, second = ([row[end] for row in body] for end in ends[:2])
     return first, second, [row[ends[2]] for row in body] if weighted else []
+
+
+def _need_ids(rows: list[Row], ends: Sequence[int]) -> None:
+    for row in rows:
+        if not (row[ends[0]] and row[ends[1]]):
+            raise InputError(f"the row {row} lacks an id; delete it, or name the vertex")
 
 
 def _usual_columns(rows: list[Row]) -> tuple[int, tuple[int, ...]]:

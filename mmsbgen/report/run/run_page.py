@@ -187,9 +187,7 @@ def _convergence(record: Record) -> Section:
             f"{pairs['links']:,}",
             f"{pairs['non_links']:,}",
             _number(pairs["auc"], pairs["auc_error"], ".4f"),
-            f"{ends[0]:.4f} to {ends[1]:.4f}"
-            if (ends := pairs.get("auc_interval")) and None not in ends
-            else "unknown",
+            _interval(pairs.get("auc_interval")),
             _number(pairs["log_likelihood"], pairs["log_likelihood_error"], ".4g"),
             _number(pairs["perplexity"], None, ".4g"),
         )
@@ -273,6 +271,10 @@ def _structure(verdict: Verdict) -> list[tuple[str, str]]:
 
 def _number(value: float | None, error: float | None, form: str) -> str:
     return "unknown" if value is None else format(value, form) + (f" ± {error:.2g}" if error else "")
+
+
+def _interval(ends: list[float | None] | None) -> str:
+    return "unknown" if not ends or None in ends else f"{ends[0]:.4f} to {ends[1]:.4f}"
 
 
 def _percent(value: float | None) -> str:
