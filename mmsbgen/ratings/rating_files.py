@@ -248,6 +248,4 @@ def _rating(file: Path, number: int, word: str) -> float:
 
 
 def _ids(words: list[str]) -> Any:
-    if all(map(INTEGER.fullmatch, words)):
-        return np.array(words, np.int64)
-    return words
+    return np.array(words, np.int64) if all(map(INTEGER.fullmatch, words)) else words
