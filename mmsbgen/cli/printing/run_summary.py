@@ -108,8 +108,6 @@ def _of(record: dict[str, Any]) -> str:
 
 def _no_test(record: dict[str, Any]) -> str:
     """Why no pairs were held out for test when ``--test`` was not given."""
-    from mmsbgen.base.id_text import plural
-
     links = record["graph"]["links"]
     if record["options"]["validation"] == 0:
         return "No pairs were held out for test either; --test holds some out."

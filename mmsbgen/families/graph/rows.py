@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.graph.rounds import BLOCK, BLOCKS, real_of
+from mmsbgen.families.graph.declare import real_of
+from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS
 from mmsbgen.kernels.dialect import dialect
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches

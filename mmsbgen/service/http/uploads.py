@@ -18,8 +18,6 @@ from mmsbgen.service.http.helper_process import HelperProcess
 from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.http.upload_checks import GraphFacts, add_records, graph_facts
 
-__all__ = ["GraphFacts", "Uploads"]
-
 _STEP = 1 << 16
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,11 @@ def others_untouched(
     return verify.others_unchanged(given, got, new) or padded(got["pi"][new], k)
 
 
+def of_all(given: Mapping[str, Any], k: int, units: Sequence[Units]) -> Judge:
+    """A check of all ``units``, and that other rows have not changed."""
+    return lambda got, config: others_untouched(given, got, k) or all_units(units)(got, config)
+
+
 def padded(rows: Array, k: int) -> str | None:
     """An error message if the padding of rows is not zero, else None."""
     return "the padding of a row is not zero" if np.any(rows[:, k:] != 0) else None
@@ -185,11 +190,7 @@ def sums_over_partners(
         return lambda got, config: padded(got["pi"], k) or expected.errors(got["pi"][:, :k].astype(np.float64))
 
     units = Units(m, lambda units: {"pi": given["spares"][units]}, reference)
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return others_untouched(given, got, k) or all_units([units])(got, config)
-
-    return Workload(given, m, judge, units=(units,), repeats="same")
+    return Workload(given, m, of_all(given, k, [units]), units=(units,), repeats="same")
 
 
 def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.Step]:
@@ -217,16 +218,12 @@ def block_links(problem: Problem, seed: int) -> Workload:
         lambda units, turn: rows_ended(given, units, k, step, u),
     )
     counts = Units(
-        1, lambda units: {"counts": np.arange(MOST_GROUPS)[None]}, lambda units, turn: _counts_of_all(given, k, u)
+        1, lambda units: {"counts": np.arange(MOST_GROUPS)[None]}, lambda units, turn: _countsof_all(given, k, u)
     )
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return others_untouched(given, got, k) or all_units((rows, counts))(got, config)
-
-    return Workload(given, m, judge, units=(rows, counts), repeats="continued")
+    return Workload(given, m, of_all(given, k, (rows, counts)), units=(rows, counts), repeats="continued")
 
 
-def _counts_of_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
+def _countsof_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
     """Check the sum of the groups' counts; the assignment of vertices to groups may differ."""
     delta, scale = float(given["delta"]), np.array([[given["non_link_scale"]], [given["link_scale"]]], np.float64)
     beta, vertices = given["beta"][:k].astype(np.float64), given["vertices"][FIRST:]

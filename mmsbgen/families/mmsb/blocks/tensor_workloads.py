@@ -204,8 +204,4 @@ def sums_of(problem: Problem, rng: np.random.Generator, given: Mapping[str, Any]
         )
 
     units = Units(m, lambda units: {"pi": here["spares"][units]}, reference)
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return block_workloads.others_untouched(here, got, k) or all_units([units])(got, config)
-
-    return Workload(here, m, judge, units=(units,), repeats="same")
+    return Workload(here, m, block_workloads.of_all(here, k, [units]), units=(units,), repeats="same")
