@@ -20,8 +20,6 @@ from mmsbgen.families.graph.rows import MOST_FEATURES
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.graph.ids import ordered_ids
 
-__all__ = ["Format", "KnownLabels", "LabelWarning", "known_labels", "lines_of_ids"]
-
 Format = Literal["pairs", "communities"]
 #: Most bytes of memory for a field of a file while it is read.
 _FIELD_BYTES = 200
@@ -189,8 +187,7 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
     format = format or _format_of(arcs, file, lines)
     rows: list[tuple[str, Any, Any]]
     if format == "pairs":
-        odd = next((line for line in lines if not _is_pair(line)), None)
-        if odd is not None:
+        if (odd := next((line for line in lines if not _is_pair(line)), None)) is not None:
             raise InputError(
                 f"{file}: the line {plain(' '.join(odd))!r} is no `id label [share]`; separate them by tabs"
             )

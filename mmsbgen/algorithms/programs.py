@@ -26,8 +26,6 @@ from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.runtime import ChosenKernel, Runtime, look_up
 
-__all__ = ["Programs", "programs"]
-
 #: Arrays of an undirected graph that are equal to others.
 _SAME = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}
 

@@ -18,8 +18,6 @@ from mmsbgen.families.graph.rows import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, STA
 from mmsbgen.families.graph.rows_inputs import state_of_rows
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["RowsFound", "check_tolerance", "divided", "run_rounds", "totals"]
-
 #: Only changes are sent while fewer than one arc in so many leads out of vertices that moved.
 _FEW = 4
 #: Smallest tolerance, over the largest number of a row, that float32 reaches: some roundings of a sum.

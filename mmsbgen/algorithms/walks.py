@@ -19,8 +19,6 @@ from mmsbgen.families.graph.rows import MOST_FEATURES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["personalized_pagerank"]
-
 
 def personalized_pagerank(
     graph: Any,
@@ -108,8 +106,7 @@ _DIVIDED: WeakKeyDictionary[Arcs, Arcs] = WeakKeyDictionary()
 def _divided(arcs: Arcs, total: NDArray[np.float64]) -> Arcs:
     """As :func:`divided`, made once for a graph that is in use."""
     if arcs not in _DIVIDED:
-        found = divided(arcs, total)
-        if found is arcs:
+        if (found := divided(arcs, total)) is arcs:
             return arcs
         _DIVIDED[arcs] = found
     return _DIVIDED[arcs]

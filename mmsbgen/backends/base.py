@@ -18,9 +18,8 @@ import numpy as np
 from mmsbgen.base.errors import InputError, LaunchError, LaunchLimitError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
-    from types import TracebackType
     from typing import Self
 
     from numpy.typing import DTypeLike, NDArray
@@ -71,10 +70,8 @@ class DeviceInfo:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields and ``spec`` as values that JSON can hold."""
-        fields = dataclasses.asdict(self)
-        fields["sub_group_sizes"] = list(self.sub_group_sizes)
-        fields["extensions"] = list(self.extensions)
-        return {"spec": self.spec, **fields}
+        lists = {"sub_group_sizes": list(self.sub_group_sizes), "extensions": list(self.extensions)}
+        return {"spec": self.spec, **dataclasses.asdict(self), **lists}
 
 
 class Buffer(ABC):
@@ -106,7 +103,7 @@ class Buffer(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
     def __repr__(self) -> str:
@@ -181,15 +178,11 @@ class Kernel(ABC):
         """Return the resources that the compiled kernel uses.
 
         Keys: ``registers`` (32-bit, a thread), ``spill_bytes`` (a thread), ``private_bytes`` (thread-local memory,
-        spills included), ``shared_bytes`` (static, a block), ``max_block_size``.  Unknown
-        values are left out.
+        spills included), ``shared_bytes`` (static, a block), ``max_block_size``.  Unknown values are left out.
         """
 
     def resident_blocks(self, block: int) -> int:
-        """Number of blocks of ``block`` threads that are resident on the whole device at once; 0 if unknown.
-
-        Only resident blocks may wait for each other.
-        """
+        """Number of blocks of ``block`` threads resident at once, which may wait for each other; 0 if unknown."""
         return 0
 
     def launch_cooperative(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = ()) -> Event:
@@ -217,16 +210,14 @@ class Kernel(ABC):
                 info.local_memory,
             )
         largest, static_shared, local_memory = self._limits
-        if math.prod(name.block) > largest:
-            size = math.prod(name.block)
+        size, needed = math.prod(name.block), static_shared + shared
+        if size > largest:
             raise LaunchLimitError(f"{name}: a block of {size} is above the {largest} that this kernel can have")
-        if static_shared + shared > local_memory > 0:
-            needed = static_shared + shared
+        if needed > local_memory > 0:
             raise LaunchLimitError(
                 f"{name}: needs {needed} bytes of shared memory a block, {self.device.info.name} has {local_memory}"
             )
-        given: Sequence[object] = args
-        for position, arg in enumerate(given):
+        for position, arg in enumerate(tuple[object, ...](args)):
             if isinstance(arg, Buffer):
                 if arg.released:
                     raise LaunchError(f"{name}: argument {position} is a buffer that was already released")
@@ -236,17 +227,18 @@ class Kernel(ABC):
         return name
 
 
-class Program(ABC):
-    """A compiled source text."""
+class Program:
+    """A compiled source text: its ``kernels`` by name, and the compiler's output ``log``, "" if it printed nothing."""
 
-    @property
-    @abstractmethod
-    def log(self) -> str:
-        """The compiler's output with its warnings; "" if it printed nothing."""
+    def __init__(self, kernels: Mapping[str, Kernel], log: str = "") -> None:
+        self._kernels = kernels
+        self.log = log
 
-    @abstractmethod
     def kernel(self, name: str) -> Kernel:
         """Return a kernel by name; raise InputError when the program was not compiled with it."""
+        if name not in self._kernels:
+            raise InputError(f"no kernel {name!r} in this program; it was compiled with {', '.join(self._kernels)}")
+        return self._kernels[name]
 
 
 class Device(ABC):
@@ -310,11 +302,9 @@ class Device(ABC):
 
     def download(self, buffer: Buffer) -> NDArray[Any]:
         """Copy a whole buffer to the host.  Waits for everything queued before."""
-        if not buffer.shape:
-            array: NDArray[Any] = np.empty((), buffer.dtype)
-            self._read(buffer, array, 0)
-            return array
-        return self.download_range(buffer, 0, buffer.shape[0])
+        array: NDArray[Any] = np.empty(buffer.shape, buffer.dtype)
+        self._read(buffer, array, 0)
+        return array
 
     def download_range(self, buffer: Buffer, start_row: int, stop_row: int) -> NDArray[Any]:
         """Copy the rows ``[start_row, stop_row)`` of a buffer to the host.  Waits for everything queued before."""
@@ -356,10 +346,7 @@ class Device(ABC):
         """Queue a copy between two buffers of equal size in bytes on this device."""
 
     def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
-        """Compile sources in parallel into the cache that :meth:`compile` reads; does nothing on most backends.
-
-        Errors are ignored here; :meth:`compile` raises them.
-        """
+        """Compile sources in parallel into the cache of :meth:`compile`, which raises errors; most do nothing here."""
         return
 
     @abstractmethod
@@ -404,7 +391,7 @@ class Device(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

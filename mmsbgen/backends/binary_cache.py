@@ -14,8 +14,6 @@ from mmsbgen.base.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["BinaryCache"]
-
 LIMIT_BYTES = 2 * 2**30
 #: The file format, which is a part of every key: the digest of the rest, the log, a NUL byte, the binary.
 _FORMAT = b"sha256, log, binary;"

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from mmsbgen.backends.base import Device, DeviceInfo
 
-__all__ = ["discover", "find_device", "matching", "open_device", "opened", "select_device"]
-
 _ALIASES: dict[str, Callable[[DeviceInfo], bool]] = {
     "pocl": lambda info: "portable computing language" in info.platform.lower(),
     "intel": lambda info: info.backend == "opencl" and "intel" in info.platform.lower(),

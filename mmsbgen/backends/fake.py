@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmsbgen.backends.base import (
-    Argument,
-    Buffer,
-    Device,
-    DeviceInfo,
-    Event,
-    Kernel,
-    Program,
-)
+from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, Program
 from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError
 
@@ -24,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike, NDArray
-
-__all__ = ["FakeDevice", "FakeLaunch"]
 
 _INFO = DeviceInfo(
     backend="fake",
@@ -112,22 +102,6 @@ class FakeKernel(Kernel):
         return {"max_block_size": self.device.info.max_block_size, "shared_bytes": 0}
 
 
-class FakeProgram(Program):
-    """Source text that was searched for kernel names, not compiled."""
-
-    def __init__(self, device: FakeDevice, names: Sequence[str]) -> None:
-        self._kernels = {name: FakeKernel(device, name) for name in names}
-
-    @property
-    def log(self) -> str:
-        return ""
-
-    def kernel(self, name: str) -> FakeKernel:
-        if name not in self._kernels:
-            raise InputError(f"no kernel {name!r} in this program; it was compiled with {', '.join(self._kernels)}")
-        return self._kernels[name]
-
-
 class FakeDevice(Device):
     """A device with a simulated clock that only launches advance, so tuning it is reproducible on every host.
 
@@ -173,12 +147,11 @@ class FakeDevice(Device):
             raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
         _data(dst).reshape(-1).view(np.uint8)[:] = _data(src).reshape(-1).view(np.uint8)
 
-    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> FakeProgram:
-        missing = [name for name in kernel_names if name not in source]
-        if missing:
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
+        if missing := [name for name in kernel_names if name not in source]:
             raise CompileError(f"kernels {', '.join(missing)} on {self.info.name}: not in the source")
         self.sources.append(source)
-        return FakeProgram(self, kernel_names)
+        return Program({name: FakeKernel(self, name) for name in kernel_names})
 
     def mark(self) -> FakeEvent:
         return self.spend(0.0)

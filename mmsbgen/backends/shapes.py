@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from mmsbgen.backends.base import Buffer
 from mmsbgen.base.errors import InputError
 
-__all__ = ["as_shape", "checked_offset"]
-
 
 def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """Return a shape as a tuple of non-negative Python integers; raise InputError otherwise."""

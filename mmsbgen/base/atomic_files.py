@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plain
 
 Array = npt.NDArray[Any]
 #: What reading a damaged archive raises.
@@ -52,6 +53,22 @@ _ENCRYPTED = 1
 
 #: Seconds without a change before a temporary file may be taken for that of a killed process.
 _ABANDONED_S = 60.0
+
+
+@contextlib.contextmanager
+def readable_archive(path: Path, what: str, *, name: str, again: str, missing: str = "file") -> Iterator[None]:
+    """Turn errors of NumPy and zipfile on a damaged or foreign file into an :class:`InputError`.
+
+    ``what`` the file should be, such as "model"; ``name`` and ``again`` say what to do, ``missing`` what is not there.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"there is no {missing} {path}") from None
+    except FOREIGN as error:
+        raise InputError(f"{path} is no {what} of mmsbgen ({plain(error, 200)}); name {name}") from None
+    except DAMAGED as error:
+        raise InputError(f"{path} is damaged or no {what} of mmsbgen ({error}); {again}") from None
 
 
 class FileTransaction:

@@ -140,8 +140,7 @@ class Parameters:
         Raises :class:`mmsbgen.base.errors.ParameterError` (a ValueError) for an unknown name, and sets none then.
         """
         known = self._defaults()
-        odd = next((name for name in params if name not in known), None)
-        if odd is not None:
+        if (odd := next((name for name in params if name not in known), None)) is not None:
             raise ParameterError(f"{type(self).__name__} has no parameter {odd!r}; there are {', '.join(known)}")
         for name, value in params.items():
             setattr(self, name, value)

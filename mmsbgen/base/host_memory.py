@@ -7,8 +7,6 @@ from pathlib import Path
 
 from mmsbgen.base.errors import InputError
 
-__all__ = ["available_host_memory", "need_host_memory", "readable", "resident_bytes"]
-
 _CGROUP = Path("/sys/fs/cgroup")
 
 

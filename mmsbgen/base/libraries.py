@@ -1,8 +1,10 @@
-"""Imports of optional libraries."""
+"""Libraries: imports of optional ones, and versions of those installed."""
 
 from __future__ import annotations
 
 import importlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from mmsbgen.base.errors import MissingDependencyError
@@ -30,3 +32,14 @@ def library(name: str, what: str) -> ModuleType:
         raise MissingDependencyError(
             f"{package} is not installed, which {what} need; get it with: pip install 'mmsbgen[{EXTRAS[package]}]'"
         ) from None
+
+
+def versions(*names: str) -> dict[str, str]:
+    """The versions of Python and of the installed distributions among ``names``, by name."""
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -19,19 +19,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-__all__ = [
-    "ChildProcess",
-    "cores",
-    "end_with_parent",
-    "guarded_command",
-    "kill_group",
-    "parent_connection",
-    "python_command",
-    "python_environment",
-    "side_by_side",
-    "stopped_command",
-]
-
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 

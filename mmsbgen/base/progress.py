@@ -10,8 +10,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
-__all__ = ["Listener", "Stage", "listening", "stage"]
-
 log = logging.getLogger(__name__)
 
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-__all__ = ["StopRequest", "handling"]
-
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a request to end, and a terminal that was closed."""
 

@@ -74,8 +74,7 @@ def commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Comman
         yield path, command
         if isinstance(command, click.Group):
             for name in command.list_commands(ctx):
-                found = command.get_command(ctx, name)
-                if found is not None:
+                if (found := command.get_command(ctx, name)) is not None:
                     yield from below(found, (*path, name))
 
     yield from below(ctx.find_root().command, ())

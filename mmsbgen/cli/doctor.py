@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -53,7 +54,7 @@ def doctor(ctx: click.Context, device: str | None, database: str | None, self_te
         found.append(one)
     counts = Counter(one.status for one in found)
     if as_json:
-        click.echo(json.dumps({"findings": [one.as_dict() for one in found], "counts": counts}, indent=2))
+        click.echo(json.dumps({"findings": [asdict(one) for one in found], "counts": counts}, indent=2))
     else:
         told = ", ".join(f"{counts[s]} {s}{'s' * (counts[s] > 1)}" for s in ("problem", "warning", "note") if counts[s])
         click.echo(f"\n{told or 'Nothing to mend'}; {time.monotonic() - began:.1f} s.")

@@ -175,9 +175,6 @@ def _list(kernels: KernelFamily, only: str | None) -> None:
             lines.append(f"    {'':<16}{', '.join(map(str, axis.values))}")
         lines.append(f"    {'problem':<16}{', '.join(spec.parameters)}")
         blocks.append("\n".join(lines))
-    declared = [f"    {p.name:<16}{p.doc} [{p.default}]{_choices(p.choices)}" for p in kernels.parameters]
+    choices = {p.name: f": {', '.join(p.choices)}" if p.choices else "" for p in kernels.parameters}
+    declared = [f"    {p.name:<16}{p.doc} [{p.default}]{choices[p.name]}" for p in kernels.parameters]
     click.echo("\n\n".join([*blocks, "parameters of a problem (-p NAME=VALUE):\n" + "\n".join(declared)]))
-
-
-def _choices(choices: Sequence[str]) -> str:
-    return f": {', '.join(choices)}" if choices else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,12 +205,12 @@ def _explain(
     as_json: bool,
 ) -> None:
     """Print how many configurations of each kernel are valid on a device, and how many each constraint refuses."""
-    from mmsbgen.backends import open_device
+    from mmsbgen.backends import find_device
     from mmsbgen.kernels.build import traits_of
     from mmsbgen.tuner.search.candidates import candidates
 
-    with open_device(device) as opened:
-        traits, where = traits_of(opened.info), f"{opened.info.name} ({opened.info.platform})"
+    info = find_device(device)
+    traits, where = traits_of(info), f"{info.name} ({info.platform})"
     problem = family.problem(**values)
     rows = []
     for name in kernels or family.worth_tuning(problem):
@@ -240,12 +240,13 @@ def _listed(text: str | None) -> list[str] | None:
 
 def _print(report: TuneReport) -> None:
     """Print a report as tables and sentences."""
+    from mmsbgen.kernels.space import describe
+
     info, roofs = report.info, report.roofs
     click.echo(f"{info.name} ({info.platform})")
     if roofs is not None:
         click.echo(_roofs(roofs))
-    done = [kernel for kernel in report.kernels if kernel.trials]
-    if done:
+    if done := [kernel for kernel in report.kernels if kernel.trials]:
         sides = dict.fromkeys(("kernel", "trials"), "left")
         numbers = "median", "spread", "prepare", "energy", "of roof", "vs default", "vs worst", "margin"
         sides |= dict.fromkeys(numbers, "right")
@@ -255,9 +256,9 @@ def _print(report: TuneReport) -> None:
         click.echo()
         for kernel in done:
             if kernel.best is not None:
-                click.echo(f"{kernel.kernel}: {_described(kernel.best.config)}")
+                click.echo(f"{kernel.kernel}: {describe(kernel.best.config)}")
             if kernel.verdict is not None and kernel.rival is not None:
-                click.echo(f"  {_certainty(kernel.verdict, _described(kernel.rival.config))}")
+                click.echo(f"  {_certainty(kernel.verdict, describe(kernel.rival.config))}")
             if kernel.best is None:
                 last = next((trial for trial in reversed(kernel.trials) if trial.message), None)
                 why = f"; the last: {shown(last.message)}" if last else ""
@@ -294,10 +295,6 @@ def _certainty(verdict: FinalsVerdict, rival: str) -> str:
     )
 
 
-def _described(config: Mapping[str, Value]) -> str:
-    return " ".join(f"{name}={value}" for name, value in sorted(config.items()))
-
-
 def _row(kernel: KernelReport) -> dict[str, str]:
     best = kernel.best
     counts = ", ".join(f"{count} {status}" for status, count in kernel.statuses.most_common())
@@ -311,13 +308,9 @@ def _row(kernel: KernelReport) -> dict[str, str]:
             "of roof": of_roof(kernel.roof_fraction),
             "vs default": _times(kernel.speedup_over_default),
             "vs worst": _times(kernel.speedup_over_worst),
-            "margin": _percent(kernel.margin),
+            "margin": "" if kernel.margin is None else f"{kernel.margin:.1%}".replace("-0.0%", "0.0%"),
         }
     return row
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}".replace("-0.0%", "0.0%")
 
 
 def _times(value: float | None) -> str:
@@ -337,8 +330,7 @@ def _progress(*, live: bool) -> Any:
 
     class Display(Progress):
         def __init__(self, live: bool = live, name: str = "") -> None:
-            self.name = name
-            self.waited = False
+            self.name, self.waited = name, False
             mute_stages()
             self.live: Live | None = Live(console=console, transient=True) if console.is_terminal and live else None
             self.began = time.monotonic()
@@ -392,11 +384,9 @@ def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float
     planned = min(report.budget or len(report.space.configs), len(report.space.configs))
     done = len(report.trials)
     parts = [f"{report.kernel} {done}/{planned}"]
-    best = report.best
-    if best is not None:
-        parts.append(
-            f"best {seconds(best.median_s)}, {best.gbps:.3g} GB/s, of the roof: {of_roof(report.roof_fraction)}"
-        )
+    if (best := report.best) is not None:
+        rate = f"{best.gbps:.3g} GB/s, of the roof: {of_roof(report.roof_fraction)}"
+        parts.append(f"best {seconds(best.median_s)}, {rate}")
     if trial is not None:
         measured = done - report.reused
         left = elapsed / measured * (planned - done) if measured else 0.0

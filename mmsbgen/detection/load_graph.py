@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.detection.check_request import CheckedRequest
-from mmsbgen.detection.resume import has_work, longer
+from mmsbgen.detection.check_request import CheckedRequest, has_work, longer
 from mmsbgen.graph import Graph, Split, read_graph, split
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.saved import checkpoint as checkpoints

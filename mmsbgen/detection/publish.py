@@ -63,7 +63,7 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     notes["interrupted"] = interrupted
     if finished.chains:
         options = replace(sampler.options, seed=checked.options.seed)
-        notes |= {"seed": options.seed, "options": options.as_dict(), "chains": list(finished.chains)}
+        notes |= {"seed": options.seed, "options": asdict(options), "chains": list(finished.chains)}
     notes["held_out"] = {
         "validation": _metrics(sampler, memberships, parts.validation),
         "test": _metrics(sampler, memberships, parts.test),

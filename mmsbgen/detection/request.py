@@ -25,8 +25,6 @@ from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.diagnostics.verdict import Verdict, of_record
 
-__all__ = ["CHECKPOINT", "Detection", "Request", "checkpoint_in"]
-
 #: The checkpoint of a run, in the folder of its results.
 CHECKPOINT = "checkpoint.npz"
 

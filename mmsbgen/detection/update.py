@@ -38,8 +38,6 @@ from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.run.local_sweeps import LocalSweeps, start_from, sweep_locally, told_bytes
 from mmsbgen.sampler.saved import result_folder, results
 
-__all__ = ["UpdateRequest", "perform_update", "update"]
-
 #: Most entries of a sparse row that stands for a dense one.
 _ENTRIES = 64
 #: Moves since the last full run, by vertices, or changes, by links, above which another one is due.

@@ -143,8 +143,7 @@ class Fitted(Exports):
         fit = self._fitted("score")
         if X is None:
             held_out = fit.found.record["held_out"]
-            told = held_out["test"] or held_out["validation"]
-            if told is None:
+            if (told := held_out["test"] or held_out["validation"]) is None:
                 raise InputError("the fit held out no pairs (validation=0): give pairs, and which of them are links")
             return float(told["log_likelihood"])
         if y is None:

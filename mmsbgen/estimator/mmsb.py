@@ -192,7 +192,8 @@ class MMSB(Parameters, Fitted):
         if not self.__sklearn_is_fitted__():
             if iterations is None:
                 return self.fit(graph, **reading)
-            self._take(_with_iterations(self, iterations).fit(graph, **reading)._fit)
+            longer = type(self)(**(self.get_params() | {"iterations": iterations}))
+            self._take(longer.fit(graph, **reading)._fit)
             return self
         fit = self._fit
         if graph is not None and as_graph(graph, **reading).digest != fit.graph.digest:
@@ -324,10 +325,6 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return int(random_state)
     raise InputError(f"random_state={random_state!r}: give an integer, None, or a generator of NumPy")
-
-
-def _with_iterations(model: MMSB, iterations: int) -> MMSB:
-    return type(model)(**(model.get_params() | {"iterations": iterations}))
 
 
 def _tell(text: str) -> None:

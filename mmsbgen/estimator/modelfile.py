@@ -11,7 +11,6 @@ import json
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen._version import __version__
-from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, published_archive, stored_arrays
+from mmsbgen.base.atomic_files import published_archive, readable_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.detection.request import Detection
@@ -29,8 +28,8 @@ from mmsbgen.graph import Graph, LoadReport
 from mmsbgen.graph.graph import object_ids
 from mmsbgen.graph.id_json import from_json, to_json
 from mmsbgen.sampler.diagnostics.communities import Cover
-from mmsbgen.sampler.diagnostics.memberships import named_arrays, of_arrays
 from mmsbgen.sampler.options.schedule import Schedule
+from mmsbgen.sampler.saved.membership_arrays import named_arrays, of_arrays
 from mmsbgen.sampler.saved.saved_chain import SavedChain
 
 FORMAT = 2
@@ -83,15 +82,15 @@ def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], Fitte
     ``defaults`` are the estimator's current parameters.  Parameters missing from the file get their defaults; a file
     with unknown parameters is refused.
     """
-    with _readable(path), open(path, "rb") as file, stored_arrays(file) as archive:
+    readable = readable_archive(path, "model", name="a file that MMSB.save wrote", again="load another copy")
+    with readable, open(path, "rb") as file, stored_arrays(file) as archive:
         meta = json.loads(archive["meta"].tobytes())
         if meta["kind"] != KIND:
             raise ValueError(f"it is a {meta['kind']}")
         if meta["format"] != FORMAT:
             raise _of_another_version(path, meta["version"], "whose models have another form")
         params, fitted = (_params(meta[name], defaults) for name in ("params", "fitted_params"))
-        unknown = sorted((params | fitted).keys() - defaults.keys())
-        if unknown:
+        if unknown := sorted((params | fitted).keys() - defaults.keys()):
             raise _of_another_version(path, meta["version"], f"with the parameters {', '.join(unknown)}")
         graph = _graph(archive, meta["graph"])
         found = _detection(archive, meta, graph)
@@ -124,8 +123,7 @@ def _detection(archive: Mapping[str, Any], meta: Mapping[str, Any], graph: Graph
         raise ValueError("its communities do not fit together")
     sets = np.split(members, np.cumsum(sizes)[:-1]) if sizes.size else []
     cover = Cover(tuple(sets), n, tuple(background.tolist()))
-    absent = next((name for name in _RECORD if name not in meta["record"]), None)
-    if absent is not None:
+    if (absent := next((name for name in _RECORD if name not in meta["record"]), None)) is not None:
         raise ValueError(f"its run record has no {absent}")
     return Detection(found, cover, meta["trace"], meta["record"], bool(meta["interrupted"]), None, graph)
 
@@ -167,18 +165,3 @@ def _params(plain: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
 
 def _json_bytes(value: Any) -> npt.NDArray[np.uint8]:
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn errors of NumPy and zipfile on a damaged or foreign file into an InputError."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except FOREIGN as error:
-        raise InputError(
-            f"{path} is no model of mmsbgen ({plain(error, 200)}); name a file that MMSB.save wrote"
-        ) from None
-    except DAMAGED as error:
-        raise InputError(f"{path} is damaged or no model of mmsbgen ({error}); load another copy") from None

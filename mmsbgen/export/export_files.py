@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.atomic_files import published
@@ -38,7 +37,7 @@ def _csv(found: Clustering, path: Path) -> None:
         odd = any("\r" in name for name in names if isinstance(name, str))
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
         writer.writerow(["id", *columns])
-        for vertex, community, share in zip(vertices.tolist(), *_lists(columns), strict=True):
+        for vertex, community, share in zip(*(c.tolist() for c in (vertices, *columns.values())), strict=True):
             writer.writerow([names[vertex], community, share])
 
 
@@ -46,12 +45,9 @@ def _parquet(found: Clustering, path: Path) -> None:
     pyarrow, parquet = library("pyarrow", "Parquet files"), library("pyarrow.parquet", "Parquet files")
     vertices, columns = long_columns(found)
     ids = found.memberships.ids
-    named = pyarrow.array(ids[vertices]) if ids.dtype.kind == "i" else _words(pyarrow, _texts(ids), vertices)
+    known = pyarrow.array(ids) if ids.dtype.kind == "i" else pyarrow.array(_texts(ids), type=pyarrow.string())
+    named = known.take(pyarrow.array(vertices))
     parquet.write_table(pyarrow.table({"id": named, **columns}), path, compression="zstd")
-
-
-def _words(pyarrow: Any, names: list[Any], vertices: npt.NDArray[np.int64]) -> Any:
-    return pyarrow.array(names, type=pyarrow.string()).take(pyarrow.array(vertices))
 
 
 def _gexf(found: Clustering, path: Path) -> None:
@@ -115,10 +111,6 @@ def _xml(text: str) -> str:
     return _NOT_XML.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
-def _lists(columns: dict[str, npt.NDArray[Any]]) -> list[list[Any]]:
-    return [column.tolist() for column in columns.values()]
-
-
 FORMATS: dict[str, Callable[[Clustering, Path], None]] = {
     "csv": _csv,
     "gexf": _gexf,
@@ -135,10 +127,8 @@ _ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".tsv": "sn
 def format_of(path: Path, format: str | None) -> str:
     """The given format, or the one of the file's suffix; raises InputError if it is unknown."""
     there = ", ".join(FORMATS)
-    if format is None:
-        format = _ENDINGS.get(path.suffix.lower())
-        if format is None:
-            raise InputError(f"{path} does not say what format it is to have; name one of {there}")
+    if format is None and (format := _ENDINGS.get(path.suffix.lower())) is None:
+        raise InputError(f"{path} does not say what format it is to have; name one of {there}")
     if format not in FORMATS:
         raise InputError(f"format {format!r} is not one of {there}")
     return format

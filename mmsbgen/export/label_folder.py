@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from mmsbgen._version import __version__
 from mmsbgen.algorithms import LabelShares
 from mmsbgen.base.id_text import canonical_word
-from mmsbgen.base.versions import versions
+from mmsbgen.base.libraries import versions
 from mmsbgen.graph import Graph
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import Memberships, largest, outside
 from mmsbgen.sampler.saved import results
-
-__all__ = ["MEMBER", "label_record", "write_label_folder"]
 
 #: Share of a vertex above which it is in a community; its largest share always puts it into one.
 MEMBER = 0.2

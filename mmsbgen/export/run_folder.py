@@ -19,7 +19,8 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, load_graph
 from mmsbgen.sampler.diagnostics.communities import Cover
-from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, of_arrays, outside
+from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, outside
+from mmsbgen.sampler.saved.membership_arrays import of_arrays
 from mmsbgen.sampler.saved.result_folder import FILES, GRAPH_FILE
 from mmsbgen.scores.cover import words_of
 
@@ -42,8 +43,7 @@ def read_run(folder: Path, graph: Graph | None = None, top: int = 16) -> tuple[C
     """
     if top < 1:
         raise InputError(f"top={top}: at least one share of a vertex is read")
-    absent = [name for name in FILES if not (folder / name).is_file()]
-    if absent:
+    if absent := [name for name in FILES if not (folder / name).is_file()]:
         raise InputError(f"{folder} has no {absent[0]}: name the folder that `mmsbgen detect -o` wrote")
     with _readable(folder / "run.json"):
         record = _record(folder)

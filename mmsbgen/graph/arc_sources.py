@@ -23,8 +23,6 @@ from mmsbgen.graph.ids import number_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS
 from mmsbgen.graph.sources import as_graph
 
-__all__ = ["as_arcs"]
-
 #: Characters of a text by which the kind of its columns is found.
 _SAMPLE = 1 << 16
 

@@ -16,8 +16,6 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.graph.graph import check_count, pack_pairs, read_only
 
-__all__ = ["Arcs", "arcs_of_pairs"]
-
 #: Places of arcs are 32-bit on the device.
 MOST_ARCS = 2**32 - 1
 
@@ -45,8 +43,7 @@ class Arcs:
 
     def __post_init__(self) -> None:
         for key in ("offsets", "targets", "weights"):
-            array = getattr(self, key)
-            if array is not None:
+            if (array := getattr(self, key)) is not None:
                 object.__setattr__(self, key, read_only(array))
 
     def __repr__(self) -> str:

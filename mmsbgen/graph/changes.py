@@ -23,8 +23,6 @@ from mmsbgen.graph.graph import (
 from mmsbgen.graph.ids import ordered_ids
 from mmsbgen.graph.split import HeldOut, Split, draw_non_links, held_out
 
-__all__ = ["Change", "carried_split", "changed_graph", "split_holding_out"]
-
 
 @dataclass(frozen=True, eq=False)
 class Change:

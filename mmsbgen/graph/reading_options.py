@@ -84,9 +84,8 @@ class ReadingOptions:
         if self.format not in FORMATS:
             raise InputError(f"format={self.format!r}: give one of {', '.join(FORMATS)}")
         columns = self.columns
-        if columns is not None and (
-            not isinstance(columns, tuple | list) or len(columns) not in (2, 3) or _repeats(columns)
-        ):
+        named = isinstance(columns, tuple | list) and len(columns) in (2, 3)
+        if columns is not None and (not named or any(name in columns[:at] for at, name in enumerate(columns))):
             raise InputError(
                 f"columns={columns!r}: name two, those of the two ends of a link, and a third if one holds weights"
             )
@@ -184,7 +183,3 @@ def _is_one(weight: Any) -> bool:
         return _ONE.fullmatch(weight) is not None if isinstance(weight, str) else bool(weight == 1)
     except (TypeError, ValueError):  # an array or a missing value of pandas
         return False
-
-
-def _repeats(columns: Sequence[Any]) -> bool:
-    return any(column in columns[:at] for at, column in enumerate(columns))

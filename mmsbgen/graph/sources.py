@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.graph.edge_tables import from_table
 from mmsbgen.graph.files.graph_files import load_graph, with_vertices
 from mmsbgen.graph.graph import Graph, build_graph
 from mmsbgen.graph.ids import number_ids
@@ -22,6 +21,7 @@ from mmsbgen.graph.library_graphs import (
     from_networkit,
     from_networkx,
     from_scipy,
+    from_table,
     third_value,
 )
 from mmsbgen.graph.reading_options import ReadingOptions, need_weights

@@ -29,8 +29,6 @@ from mmsbgen.db.store.store_errors import StoreError, damaged
 from mmsbgen.jobs.job_files import Source, StagedFile, checked_name, chunks, read_parts, told_of
 from mmsbgen.jobs.job_records import ENDED
 
-__all__ = ["FolderFiles"]
-
 _NEW = ".new-"
 _OF_JOB, _DIGEST = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{64}")
 

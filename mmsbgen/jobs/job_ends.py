@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select, update
@@ -10,8 +9,6 @@ from sqlalchemy import Connection, Row, delete, select, update
 from mmsbgen.db.records.canonical_json import storable_text
 from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
 from mmsbgen.jobs.job_rows import tell
-
-__all__ = ["VANISHED", "end", "lost", "requeue"]
 
 VANISHED = 4
 """So many workers that vanish count as much as one process that dies."""
@@ -40,7 +37,8 @@ def requeue(connection: Connection, row: Row[Any], now: str, why: str, **more: A
 def lost(connection: Connection, row: Row[Any], now: str, why: str, by: str) -> str:
     """Count an attempt as lost by its 'process' or its 'worker'; the job waits for the next one, or fails."""
     connection.execute(update(JobRow).where(JobRow.id == row.id).values(losses=row.losses + 1))
-    at = _reached(row.checkpoint)
+    # A key of the job's progress, to see whether attempts advance.
+    at = " ".join(f"{name} {told['sha256']}" for name, told in sorted((row.checkpoint or {}).items()))
     query = select(JobEventRow.data).where(JobEventRow.job_id == row.id, JobEventRow.kind == "state")
     alike = [data for data in connection.execute(query).scalars() if data.get("lost") == by]
     if by == "worker":  # of these only the ones since it has got no further
@@ -51,8 +49,3 @@ def lost(connection: Connection, row: Row[Any], now: str, why: str, by: str) -> 
         return requeue(connection, row, now, why, lost=by, at=at)
     times = f"{count} attempts were lost" if count > 1 else "its attempt was lost"
     return end(connection, row, now, "failed", error=storable_text(f"{times}, so it is not tried again: {why}"))
-
-
-def _reached(checkpoint: Mapping[str, Mapping[str, Any]] | None) -> str:
-    """A key of the job's progress, to see whether attempts advance."""
-    return " ".join(f"{name} {told['sha256']}" for name, told in sorted((checkpoint or {}).items()))

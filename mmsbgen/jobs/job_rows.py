@@ -55,14 +55,14 @@ def by_id(id: str) -> Select[Any]:
     try:
         return select(JobRow.__table__).where(JobRow.uuid == uuid.UUID(id).hex)
     except (ValueError, AttributeError, TypeError):
-        raise unknown(id) from None
+        raise _unknown(id) from None
 
 
-def row_of(connection: Connection, id: str) -> Row[Any]:
-    """The row of a job; raises :class:`UnknownJobError`."""
-    row = connection.execute(by_id(id)).first()
-    if row is None:
-        raise unknown(id)
+def row_of(connection: Connection, id: str, *, lock: bool = False) -> Row[Any]:
+    """The row of a job, with ``lock`` locked for writing; raises :class:`UnknownJobError`."""
+    query = by_id(id)
+    if (row := connection.execute(query.with_for_update() if lock else query).first()) is None:
+        raise _unknown(id)
     return row
 
 
@@ -85,8 +85,7 @@ def too_far_ahead(connection: Connection, now: str) -> dict[int, str]:
     return {id: later(now, lease) for id, until, lease in leases if until > later(now, lease + _MARGIN_S)}
 
 
-def unknown(id: object) -> UnknownJobError:
-    """The error for an id that no job has."""
+def _unknown(id: object) -> UnknownJobError:
     return UnknownJobError(f"there is no job {id!r}")
 
 

@@ -36,18 +36,7 @@ from mmsbgen.jobs.folder_files import FolderFiles
 from mmsbgen.jobs.job_ends import end, lost, requeue
 from mmsbgen.jobs.job_files import JobFiles, Source, StagedFile
 from mmsbgen.jobs.job_records import ENDED, KINDS, STATES, Job, JobEvent, Lease
-from mmsbgen.jobs.job_rows import (
-    by_id,
-    fenced,
-    file_of,
-    job_of,
-    later,
-    row_of,
-    same_request,
-    tell,
-    too_far_ahead,
-    unknown,
-)
+from mmsbgen.jobs.job_rows import fenced, file_of, job_of, later, row_of, same_request, tell, too_far_ahead
 from mmsbgen.jobs.table_files import TableFiles
 
 LEASE_SECONDS = 60.0
@@ -276,16 +265,14 @@ class Queue:
         """
 
         def work(connection: Connection) -> Job:
-            row = connection.execute(by_id(id).with_for_update()).first()
-            if row is None:
-                raise unknown(id)
+            row = row_of(connection, id, lock=True)
             if row.state == "queued":
                 end(connection, row, self._now(connection), "cancelled")
             elif row.state == "running" and row.cancel_at is None:
                 now = self._now(connection)
                 connection.execute(update(JobRow).where(JobRow.id == row.id).values(cancel_at=now))
                 tell(connection, row.id, row.attempt, "state", {"state": "running", "cancel": True}, now)
-            return job_of(connection.execute(by_id(id)).one())
+            return job_of(row_of(connection, id))
 
         return self._tidied(id, work)
 
@@ -322,12 +309,7 @@ class Queue:
         return job_of(self.database.read(lambda connection: row_of(connection, id)))
 
     def list(
-        self,
-        *,
-        kind: str | None = None,
-        state: str | None = None,
-        limit: int = 100,
-        before: str | None = None,
+        self, *, kind: str | None = None, state: str | None = None, limit: int = 100, before: str | None = None
     ) -> Sequence[Job]:
         """Jobs that pass every filter, newest first; ``before`` is the last id of the page before."""
 
@@ -384,9 +366,7 @@ class Queue:
         """Delete a job that has ended, with its events and files.  Raises ``InputError`` if it has not ended."""
 
         def work(connection: Connection) -> None:
-            row = connection.execute(by_id(id).with_for_update()).first()
-            if row is None:
-                raise unknown(id)
+            row = row_of(connection, id, lock=True)
             if row.state not in ENDED:
                 raise InputError(f"the job {row.uuid} is {row.state}: cancel it first")
             for table in (JobFileRow, JobEventRow):

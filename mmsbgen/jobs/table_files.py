@@ -13,8 +13,6 @@ from mmsbgen.db.store.connect import Database
 from mmsbgen.db.store.schema import JobFileRow
 from mmsbgen.jobs.job_files import Source, StagedFile, checked_name, read_parts, told_of
 
-__all__ = ["TableFiles"]
-
 
 class TableFiles:
     """The files in the table ``job_files``; rows of jobs that have ended are deleted with their transaction."""

@@ -59,8 +59,7 @@ def complete(spec: KernelSpec, problem: Problem, targets: Sequence[Traits], give
     candidates = sorted((dict(given) | rest for rest in Space(tuple(free)).product()), key=distance)
     refusals: Counter[str] = Counter()
     for candidate in candidates:
-        reason = refusal(candidate)
-        if reason is None:
+        if (reason := refusal(candidate)) is None:
             config = {name: candidate[name] for name in names}
             filled = {axis.name: config[axis.name] for axis in free}
             adjusted = {name: value for name, value in filled.items() if value != default[name]}

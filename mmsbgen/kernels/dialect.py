@@ -42,9 +42,7 @@ class Dialect:
 
     def sub_group_attribute(self, size: int) -> str:
         """The attribute that fixes the sub-group size, or "" where the language has none."""
-        if self.name == "cuda" or size == 0:
-            return ""
-        return f"__attribute__((intel_reqd_sub_group_size({size})))"
+        return "" if self.name == "cuda" or size == 0 else f"__attribute__((intel_reqd_sub_group_size({size})))"
 
     def lane(self, vector: str, index: int, width: int) -> str:
         """Element ``index`` of a vector of ``width`` elements."""

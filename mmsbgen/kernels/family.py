@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,20 +92,22 @@ class Demand:
 class Expected:
     """The reference value of one output; it must hold that ``|got - value| <= tolerance`` element by element.
 
-    ``allowed`` is the fraction of elements that may violate the tolerance.  It is for acceptance-rejection draws,
-    whose integers may change with the last bit of an input.
+    ``allowed`` is the fraction of elements that may violate it, for acceptance-rejection draws, whose integers may
+    change with the last bit of an input.  ``name`` begins error messages.
     """
 
     value: Array
     tolerance: Array
     allowed: float = 0.0
+    name: str = ""
 
     def errors(self, got: Array) -> str | None:
         """An error message that names the worst element, or None when ``got`` agrees."""
+        begin = f"{self.name}: " if self.name else ""
         if got.shape != self.value.shape:
-            return f"shape {got.shape} instead of {self.value.shape}"
+            return f"{begin}shape {got.shape} instead of {self.value.shape}"
         if not np.all(np.isfinite(got)):
-            return f"{int(np.sum(~np.isfinite(got)))} of {got.size} elements are not finite"
+            return f"{begin}{int(np.sum(~np.isfinite(got)))} of {got.size} elements are not finite"
         off = np.abs(got.astype(np.float64) - self.value)
         bad = ~(off <= self.tolerance)
         if np.count_nonzero(bad) <= self.allowed * got.size:
@@ -112,7 +115,7 @@ class Expected:
         ratio = off / np.maximum(self.tolerance, 1e-300)
         worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
         return (
-            f"{int(np.count_nonzero(bad))} of {got.size} elements are off; worst at {tuple(map(int, worst))}: "
+            f"{begin}{int(np.count_nonzero(bad))} of {got.size} elements are off; worst at {tuple(map(int, worst))}: "
             f"{float(got[worst]):.9g} instead of {float(self.value[worst]):.9g}, "
             f"tolerance {float(np.broadcast_to(self.tolerance, got.shape)[worst]):.3g}"
         )
@@ -148,8 +151,7 @@ def all_units(units: Sequence[Units]) -> Judge:
         for each in units:
             every = np.arange(each.count)
             found = {name: got[name][at] for name, at in each.places(every).items()}
-            wrong = each.reference(every, 0)(found, config)
-            if wrong is not None:
+            if (wrong := each.reference(every, 0)(found, config)) is not None:
                 return wrong
         return None
 
@@ -158,8 +160,7 @@ def all_units(units: Sequence[Units]) -> Judge:
 
 def at_turn(arguments: dict[str, Any], rotations: Sequence[Mapping[str, Array]], turn: int) -> dict[str, Any]:
     """The arguments of a launch: a timing loop goes through ``arguments`` and their replacements again and again."""
-    place = turn % (len(rotations) + 1)
-    return arguments if place == 0 else {**arguments, **rotations[place - 1]}
+    return {**arguments, **[{}, *rotations][turn % (len(rotations) + 1)]}
 
 
 @dataclass
@@ -173,12 +174,11 @@ class Workload:
         rotations: Replacements of some arguments.  A timing loop cycles through them, so that no call finds its inputs
             in a cache.
         units: How a large launch is checked in part; empty if ``verify`` is fast at every size.
-        repeats: What a call finds that follows others.  Kernels with an ``inout`` argument declare it:
+        repeats: What a call finds that follows others, for kernels with an ``inout`` argument:
             "same": the results are those of a first call, apart from what ``units`` do not check at a later turn;
             "continued": it goes on from what the others left, which changes its results but not its time;
             "restored": what the kernel writes is restored before every call, outside the measured time.
-        prepare: Returns inputs that depend on the configuration, by name.  It takes the configuration; its seconds are
-            recorded beside those of the kernel.
+        prepare: Returns inputs that depend on the configuration, by name; its seconds are recorded too.
         prepared_by: The axes that ``prepare`` reads.  The inputs are kept until one of them changes.
     """
 
@@ -231,10 +231,8 @@ class KernelSpec:
         traffic: Returns the bytes that any implementation must move.
         check_problem: Returns a problem with the same code path that is small enough for the reference.
         modes: Axes that decide what the kernel computes rather than how fast.  Tuning keeps their default values.
-        used_with: Values of the family's parameters with which a run uses the kernel; parameters without an entry may
-            have any value.
-        demand: Estimates the resources that a configuration needs; without it only launch shape and ``traffic`` are
-            known.
+        used_with: Values of the parameters with which a run uses the kernel; those without an entry may have any.
+        demand: Estimates the resources that a configuration needs, beside launch shape and ``traffic``.
         carry: Scales a configuration that was recorded for another problem and is not valid for this one.  It takes
             the configuration, the recorded problem, this problem and the device's traits.
         dialects: The languages in which its template is written.
@@ -296,8 +294,7 @@ class Dataset:
         values: Problem parameters: its sizes, and features on which times depend, such as a largest degree.  Features
             are soft parameters: records of other data then count by their distance.
         workload: Returns the inputs and the check of a kernel on these data; takes its name, the problem and a seed.
-        name: Returns what tells the data apart on which a kernel's times depend, by the kernel's name; "" if its inputs
-            are generated.  Trials of other data are measured again.
+        name: Returns what tells the data apart on which a kernel's times depend, by its name; "" for generated inputs.
     """
 
     values: Mapping[str, Value]
@@ -310,8 +307,7 @@ class KernelFamily:
     """A named set of kernels over one declared set of problem parameters.
 
     Attributes:
-        row_bytes: Returns the bytes of the rows that the dominant kernel gathers at random.  A device's gather roof is
-            measured for this size.
+        row_bytes: Returns the bytes of the rows that the dominant kernel gathers at random, for the gather roof.
         tuned: Names of the kernels that are worth tuning, the most expensive first; empty for all kernels.
         launches: Launches in an iteration of a run, by names of kernels; 1 for the others.
         refusal: Returns why a combination of allowed values is no valid problem, or None.
@@ -339,17 +335,15 @@ class KernelFamily:
     def problem(self, **values: object) -> Problem:
         """A checked problem of this family; raises :class:`InputError`."""
         found = Problem.of(self.name, self.parameters, values)
-        reason = self.refusal(found)
-        if reason is not None:
+        if (reason := self.refusal(found)) is not None:
             raise InputError(reason)
         return found
 
     def kernel(self, name: str) -> KernelSpec:
         """The kernel called ``name``; raises :class:`InputError` that lists the kernels of the family."""
-        try:
-            return self.kernels[name]
-        except KeyError:
-            raise InputError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}") from None
+        if name not in self.kernels:
+            raise InputError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}")
+        return self.kernels[name]
 
     def written_in(self, dialect: str) -> dict[str, KernelSpec]:
         """The kernels that have a template in a language, by name."""
@@ -377,19 +371,16 @@ class KernelFamily:
         """
         spec = self.kernel(kernel)
         axes = {axis.name for axis in spec.space.axes}
-        problems: dict[tuple[tuple[str, Value], ...], Problem] = {}
 
-        def problem_of(values: Mapping[str, Value]) -> Problem:
-            named = tuple(sorted(values.items()))
-            if named not in problems:
-                problems[named] = self.problem(**values)
-            return problems[named]
+        @cache
+        def problem_of(*named: tuple[str, Value]) -> Problem:
+            return self.problem(**dict(named))
 
         def carry(config: Config, before: Mapping[str, Value], after: Mapping[str, Value]) -> dict[str, Any]:
             if spec.carry is None or set(config) != axes:
                 return dict(config)
             try:
-                there, here = problem_of(before), problem_of(after)
+                there, here = (problem_of(*sorted(values.items())) for values in (before, after))
             except InputError:  # a record of another version, with other parameters
                 return dict(config)
             valid = spec.space.refusal(config, here, traits) is None

@@ -81,8 +81,7 @@ def own_kernel(
     frame = inspect.currentframe()
     caller = {} if frame is None or frame.f_back is None else frame.f_back.f_globals
     folder = Path(caller.get("__file__", "")).parent
-    texts = dict(_source(name, folder / file) for file in sources)
-    if not texts:
+    if not (texts := dict(_source(name, folder / file) for file in sources)):
         raise InputError(f"{name} has no sources: name a file that ends in {' or '.join(_DIALECTS)}")
     for word in (name, *sizes, *axes):
         if not _NAME.fullmatch(word) or [name, *sizes, *axes].count(word) > 1:

@@ -71,8 +71,7 @@ class Problem(Mapping[str, Value]):
         default are left out.
         """
         declared = {p.name: p for p in parameters}
-        unknown = sorted(set(values) - set(declared))
-        if unknown:
+        if unknown := sorted(set(values) - set(declared)):
             raise InputError(f"{family} has no parameter {unknown[0]!r}; it has {', '.join(declared)}")
         checked = {name: p.check(values.get(name, p.default)) for name, p in declared.items()}
         kept = {name: x for name, x in checked.items() if not (declared[name].implicit and x == declared[name].default)}

@@ -11,15 +11,6 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = [
-    "device_record",
-    "key_of",
-    "problem_record",
-    "program_digest",
-    "recorded_traits",
-    "toolchain_record",
-]
-
 
 def device_record(info: DeviceInfo) -> DeviceRecord:
     """The database record of a device; its limits go into ``extra``, which is not part of the key."""

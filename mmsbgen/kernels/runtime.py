@@ -194,8 +194,7 @@ class Runtime:
         spec, traits = self.family.kernel(name), traits_of(self.device.info)
         if name in self.fixed:
             config = dict(self.fixed[name])
-            reason = spec.space.refusal(config, problem, traits)
-            if reason is not None:
+            if (reason := spec.space.refusal(config, problem, traits)) is not None:
                 raise InputError(f"{name}: the configuration asked for ({describe(config)}) is refused: {reason}")
             return config, "fixed", "as asked for"
         refused = self.refused.get((name, problem), {})

@@ -76,15 +76,13 @@ class Space:
             if value not in axis.values or isinstance(value, bool) != isinstance(axis.values[0], bool):
                 return f"{axis.name}={value!r} is not one of {', '.join(map(str, axis.values))}"
         for constraint in self.constraints:
-            reason = constraint.check(config, problem, traits)
-            if reason is not None:
+            if (reason := constraint.check(config, problem, traits)) is not None:
                 return f"{constraint.name}: {reason}"
         return None
 
     def check(self, config: Config, problem: Problem, traits: Traits) -> None:
         """Raise :class:`ConfigError` with the reason when ``config`` is refused."""
-        reason = self.refusal(config, problem, traits)
-        if reason is not None:
+        if (reason := self.refusal(config, problem, traits)) is not None:
             raise ConfigError(f"configuration {describe(config)} is refused: {reason}")
 
     def complexity(self, config: Config) -> tuple[int, ...]:

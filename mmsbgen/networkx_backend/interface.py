@@ -18,8 +18,6 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Arcs, as_arcs
 from mmsbgen.networkx_backend.info import FUNCTIONS
 
-__all__ = ["BackendGraph", "backend"]
-
 #: Fewest links of a graph whose conversion is worth its time.
 _FEWEST_LINKS = 100_000
 F = TypeVar("F", bound=Callable[..., Any])

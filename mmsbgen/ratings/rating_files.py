@@ -23,8 +23,6 @@ from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lin
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns
 
-__all__ = ["named_columns", "read_pairs", "read_ratings"]
-
 _USERS = ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "member", "memberid")
 _THINGS = ["item", "movie", "film", "book", "product", "track", "song", "artist", "game", "anime", "business", "joke"]
 _ITEMS = (*(f"{thing}{end}" for thing in _THINGS for end in ("id", "")), "iid", "isbn", "asin", "parentasin")
@@ -125,8 +123,7 @@ def named_columns(names: Sequence[str], columns: Sequence[Any] | None, where: st
         return tuple(_place(names, column, where) for column in columns[:wanted])
     plain, found = [_plain(name) for name in names], []
     for among in (_USERS, _ITEMS, _RATINGS)[:wanted]:
-        at = next((plain.index(name) for name in among if name in plain), None)
-        if at is None:
+        if (at := next((plain.index(name) for name in among if name in plain), None)) is None:
             raise InputError(f"{where} has the columns {', '.join(names)}; it is not clear which to use: {_REMEDY}")
         found.append(at)
     return tuple(found)
@@ -137,13 +134,6 @@ def _place(names: Sequence[str], column: Any, where: str) -> int:
         if str(column) in among:
             return among.index(str(column))
     raise InputError(f"{where} has no column {column!r}; there are {', '.join(names)}")
-
-
-def _delimiter(line: str) -> str | None:
-    for mark in ("::", "\t", ",", ";", "|"):
-        if mark in line:
-            return mark
-    return None
 
 
 def _fields(line: str, mark: str | None) -> list[str]:
@@ -173,12 +163,11 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         skipped += 1
     if not first:
         raise InputError(f"{file} has no rating; {_EXAMPLE}")
-    mark = _delimiter(first)
+    mark = next((mark for mark in ("::", "\t", ",", ";", "|") if mark in first), None)
     names = _fields(first, mark)
     header, at = _header(file, names, columns, wanted)
     begin = skipped + header
-    found = _numbers(text, mark, begin, at)
-    if found is None:
+    if (found := _numbers(text, mark, begin, at)) is None:
         need_fields(file, text, "text")
         found = _words(file, text, mark, begin, at, len(names))
     return found
@@ -259,6 +248,4 @@ def _rating(file: Path, number: int, word: str) -> float:
 
 
 def _ids(words: list[str]) -> Any:
-    if all(map(INTEGER.fullmatch, words)):
-        return np.array(words, np.int64)
-    return words
+    return np.array(words, np.int64) if all(map(INTEGER.fullmatch, words)) else words

@@ -13,8 +13,6 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.ratings.rating_files import named_columns, read_ratings
 from mmsbgen.ratings.ratings import Duplicates, Ratings, finite_ratings, of_columns
 
-__all__ = ["as_ratings"]
-
 
 def as_ratings(source: Any, duplicates: Duplicates = "error", columns: Sequence[Any] | None = None) -> Ratings:
     """Return ``source`` as :class:`Ratings`, which ``fit`` and ``score`` take too.

@@ -14,8 +14,6 @@ from mmsbgen.base.id_text import INTEGER, plural
 from mmsbgen.graph.graph import number_integers
 from mmsbgen.graph.ids import number_ids
 
-__all__ = ["Duplicates", "Ratings", "finite_ratings", "looked_up", "numbered", "of_columns", "unique_cells"]
-
 Duplicates = Literal["error", "mean", "last"]
 _MOST_ROWS = 2**31
 

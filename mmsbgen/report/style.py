@@ -148,6 +148,14 @@ def panels(
     return figure, [list(row) for row in axes]
 
 
+def finish_panels(axes: Sequence[Sequence[Axes]], used: int, label: str) -> None:
+    """Label the y axes of the first column of panels, and hide the panels after the first ``used``."""
+    for row in axes:
+        row[0].set_ylabel(label)
+    for panel in [panel for row in axes for panel in row][used:]:
+        panel.set_visible(False)
+
+
 def single(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure with one panel."""
     figure, axes = panels(1, 1, width, height)

@@ -51,8 +51,7 @@ def words_of(ids: npt.NDArray[Any]) -> list[str]:
     if ids.dtype.kind == "i":
         return list(map(str, ids.tolist()))
     words = list(map(canonical_word, ids.tolist()))
-    odd = next(filter(_NO_WORD.search, words), None)
-    if odd is not None:
+    if (odd := next(filter(_NO_WORD.search, words), None)) is not None:
         raise InputError(
             f"id {odd!r} cannot stand in a file of communities, which is UTF-8 and whose ids are separated by tabs and "
             "may not begin with #: give the vertex another id, or use a table or a picture of the graph instead"

@@ -191,9 +191,7 @@ def _omega(x: MemberPairs, y: MemberPairs, told: Stage) -> float:
         count.subtract(_histogram(side.degrees[side.degrees > 0]))
         count[0] = pairs - count.total()
     chance = sum(number * counts[1][level] for level, number in counts[0].items())
-    if chance == pairs**2:
-        return 1.0
-    return ((pairs - differ) * pairs - chance) / (pairs**2 - chance)
+    return 1.0 if chance == pairs**2 else ((pairs - differ) * pairs - chance) / (pairs**2 - chance)
 
 
 def _histogram(values: Ints) -> dict[int, int]:

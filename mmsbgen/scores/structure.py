@@ -63,8 +63,7 @@ def structure(
         InputError: a cover is empty, has an empty community or an id that is no vertex, or there are no links.
     """
     pairs = links.tolist() if isinstance(links, np.ndarray) else list(links)
-    ends = [(canonical_word(a), canonical_word(b)) for a, b in pairs]
-    if not ends:
+    if not (ends := [(canonical_word(a), canonical_word(b)) for a, b in pairs]):
         raise InputError("the graph has no links, by which a cover could be scored")
     names = {name for pair in ends for name in pair}
     if vertices is not None:

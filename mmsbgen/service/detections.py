@@ -23,8 +23,6 @@ from mmsbgen.scores.cover import words_of
 from mmsbgen.service.exported_results import GRAPH
 from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, VerdictModel, Vertex
 
-__all__ = ["DetectionView", "DetectionViews"]
-
 MOST_BYTES = 256 << 20
 """Larger results are for download only."""
 MOST_COMMUNITIES = 1000

@@ -19,8 +19,6 @@ from mmsbgen.kernels.record_key import device_record, recorded_traits
 from mmsbgen.kernels.space import Traits
 from mmsbgen.service.shipped_records import shipped
 
-__all__ = ["Devices", "Target"]
-
 _DISCOVERY_SECONDS = 60.0
 _KEY = re.compile(r"[0-9a-f]{32}")
 

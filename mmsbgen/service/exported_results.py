@@ -17,8 +17,6 @@ from mmsbgen.export.run_folder import graph_of_run, read_folder
 from mmsbgen.jobs import Queue
 from mmsbgen.sampler.saved.result_folder import FILES
 
-__all__ = ["GRAPH", "ExportName", "export"]
-
 ExportName = Literal["communities.csv", "graph.gexf", "graph.graphml", "report.html"]
 GRAPH = "graph"
 """Name of the file with the graph, of the input and of the result of a detection."""

@@ -16,8 +16,6 @@ from pathlib import Path
 from mmsbgen.base.processes import python_command, python_environment
 from mmsbgen.db.store.connect import URL_VARIABLE
 
-__all__ = ["LocalWorker", "beside"]
-
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _LIVED_S = 20.0
 """A worker that runs longer than this did not fail at its start."""
@@ -112,11 +110,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _tied() -> None:
-    """End this process when the service ends, which closes this process's standard input."""
-    threading.Thread(target=_end_with_service, args=(threading.get_ident(),), daemon=True).start()
-
-
 def _end_with_service(main: int) -> None:
     """Send SIGTERM to this process when standard input is closed; kill it if it hangs, to free its device."""
     while os.read(0, 1):
@@ -128,5 +121,6 @@ def _end_with_service(main: int) -> None:
 
 
 if __name__ == "__main__":
-    _tied()
+    # The service closes this process's standard input when it ends.
+    threading.Thread(target=_end_with_service, args=(threading.get_ident(),), daemon=True).start()
     runpy.run_module("mmsbgen", run_name="__main__")

@@ -26,8 +26,6 @@ from mmsbgen.kernels.runtime import look_up_key
 from mmsbgen.service.device_list import Devices, Target
 from mmsbgen.service.models.kernel_models import Best, ExpectedLoss
 
-__all__ = ["Asked", "LookUps"]
-
 MOST_ANSWERS = 4096
 OLDEST_SECONDS = 5.0
 """After so long an outdated answer is not given any more: look-ups wait for a new one."""
@@ -98,8 +96,7 @@ class LookUps:
 
         Raises :class:`InputError` for an unknown kernel, device or problem.
         """
-        found = self._answers.get(asked)
-        if found is not None:
+        if (found := self._answers.get(asked)) is not None:
             kernel = (asked.family, asked.kernel)
             version = self._versions.get(kernel, 0)
             if found.version == version:
@@ -136,8 +133,7 @@ class LookUps:
 
     async def _make(self, asked: Asked) -> _Answer:
         """Make an answer; concurrent requests for the same look-up share it."""
-        making = self._making.get(asked)
-        if making is None:
+        if (making := self._making.get(asked)) is None:
             making = self._making[asked] = asyncio.create_task(self._made(asked))
             making.add_done_callback(lambda _: self._making.pop(asked))
         return await asyncio.shield(making)
@@ -192,8 +188,7 @@ class LookUps:
             self._wake.clear()
 
     def _update(self) -> dict[KernelName, Changed]:
-        changed = self._index.update()
-        if changed:
+        if changed := self._index.update():
             self._read_devices()
         for kernel in changed:
             version = self._versions[kernel] = self._versions.get(kernel, 0) + 1

@@ -16,8 +16,6 @@ from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.local_workers import beside
 from mmsbgen.service.service_context import ServiceContext
 
-__all__ = ["listening", "serve"]
-
 _SHUTDOWN_SECONDS = 10
 PROXIES = ["127.0.0.0/8", "::1", "::ffff:127.0.0.0/104"]
 """Addresses of this machine, as sockets of either family give them: X-Forwarded-For and -Proto count from these."""

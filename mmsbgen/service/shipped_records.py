@@ -9,8 +9,6 @@ from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.tuning_records import DeviceRecord, RoofRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection.index import SHIPPED
 
-__all__ = ["Shipped", "shipped"]
-
 
 class Shipped(NamedTuple):
     """The shipped records of all devices."""

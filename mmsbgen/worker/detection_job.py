@@ -9,6 +9,7 @@ from typing import Any
 
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.detection.detect import Request, perform
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chains import CheckpointError
@@ -19,9 +20,7 @@ from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.tuner.measure.device_lock import having_device
-from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys, plain
-
-__all__ = ["checked", "run"]
+from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
 
 _OPTIONS = {field.name for field in fields(Options)}
 _RESULTS = options_of(ResultOptions)
@@ -113,7 +112,8 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
         "device": record["device"]["name"],
     }
     # With the graph, so that exports and another run need no second upload.
-    return JobOutcome(plain(result), {"graph": task.inputs["graph"], **{name: task.folder / name for name in _FILES}})
+    files = {"graph": task.inputs["graph"], **{name: task.folder / name for name in _FILES}}
+    return JobOutcome(plain_json(result), files)
 
 
 def _usable(task: Task, tells: JobReporter) -> bool:
@@ -136,5 +136,5 @@ def _progress(sampler: Sampler, trace: Trace) -> dict[str, Any]:
         "of": sampler.limit,
         "share": sampler.iteration / sampler.limit if sampler.limit else 1.0,
     }
-    found: dict[str, Any] = plain(told)
+    found: dict[str, Any] = plain_json(told)
     return found

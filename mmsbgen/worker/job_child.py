@@ -11,8 +11,6 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import ChildProcess
 from mmsbgen.worker.task import JobOutcome, Task
 
-__all__ = ["Child", "ask_device"]
-
 _WHO = "the process that did it"
 _ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

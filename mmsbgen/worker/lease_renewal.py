@@ -8,8 +8,6 @@ from collections.abc import Callable
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.jobs import Lease, LeaseLostError, Queue
 
-__all__ = ["LeaseRenewal"]
-
 _LOOK_S = 1.0
 """Most seconds between checks for a request to end the job."""
 

@@ -26,8 +26,6 @@ from mmsbgen.worker.job_child import Child, ask_device
 from mmsbgen.worker.lease_renewal import LeaseRenewal
 from mmsbgen.worker.task import JobOutcome, Task
 
-__all__ = ["Worker", "WorkerSettings"]
-
 CHECKPOINT = "checkpoint.npz"
 OWNER = "database"
 """File in the folder of each job that names the job's database."""
@@ -105,9 +103,8 @@ class Worker:
         self._quiet_until = 0.0
         if location.url is None and location.path is None:
             raise InputError("a database in memory has no jobs: give a file or a server with --database")
-        self._database = (
-            str(location.path) if location.url is None else location.url.render_as_string(hide_password=False)
-        )
+        url = location.url
+        self._database = str(location.path) if url is None else url.render_as_string(hide_password=False)
         self._owner = f"{location}\n"
         odd = [kind for kind in settings.kinds if kind not in KINDS]
         if odd or not settings.kinds:
@@ -137,7 +134,8 @@ class Worker:
             while not self.signals and (most is None or done < most):
                 try:
                     with self._turn() as ours:
-                        lease = self._claim() if ours else None
+                        kinds, seconds = self.settings.kinds, self.settings.lease_s
+                        lease = self.queue.claim(self.name, seconds, kinds=kinds, device=self.record) if ours else None
                         if lease is not None:
                             self._do(lease)
                             self._sweep()
@@ -153,9 +151,6 @@ class Worker:
                     break
                 self.signals.wait(_IDLE_S)
         return self.signals.last
-
-    def _claim(self) -> Lease | None:
-        return self.queue.claim(self.name, self.settings.lease_s, kinds=self.settings.kinds, device=self.record)
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[bool]:
@@ -393,17 +388,10 @@ class Worker:
         self.queue.sweep()
         for folder in self._jobs.iterdir():
             if _FOLDER.fullmatch(folder.name):
-                with contextlib.suppress(MmsbgenError):
+                with contextlib.suppress(MmsbgenError, OSError, UnicodeDecodeError):
                     try:
                         over = self.queue.get(folder.name).ended
                     except UnknownJobError:
-                        over = _text(folder / OWNER) == self._owner
+                        over = (folder / OWNER).read_text() == self._owner
                     if over:
                         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mmsbgen.base.errors import InputError
-
-__all__ = ["JobOutcome", "JobReporter", "StoppedError", "Task", "Throttle", "known_keys", "plain"]
 
 
 @dataclass(frozen=True)
@@ -76,20 +73,5 @@ class Throttle:
 
 def known_keys(payload: Mapping[str, Any], names: set[str], kind: str) -> None:
     """Raise :class:`InputError` for a key of the payload that jobs of this kind do not have."""
-    unknown = sorted(set(payload) - names)
-    if unknown:
+    if unknown := sorted(set(payload) - names):
         raise InputError(f"a job of kind {kind} has no {unknown[0]!r}; it has {', '.join(sorted(names))}")
-
-
-def plain(value: Any) -> Any:
-    """``value`` as JSON types; numbers that are not finite become None, unknown types become text."""
-    item = getattr(value, "item", None)
-    if callable(item):
-        value = item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return value if isinstance(value, str | int | bool) or value is None else str(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family as family_named
@@ -19,9 +20,7 @@ from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.run.tune_options import TuneOptions
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import fixed_values
-from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys, plain
-
-__all__ = ["checked", "run"]
+from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
 
 _TYPES = {"family": str, "kernels": list, "problem": dict, "fixed": dict, "sampler": dict}
 _SHOWN = {str: "text", list: "list", dict: "mapping"}
@@ -89,7 +88,7 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
         )
     if report.interrupted:
         raise StoppedError
-    return JobOutcome(plain(report.as_dict()))
+    return JobOutcome(plain_json(report.as_dict()))
 
 
 class _Progress(Progress):
@@ -139,5 +138,5 @@ def _told(report: KernelReport) -> dict[str, Any]:
         "best_s": None if best is None else best.median_s,
         "roof_fraction": report.roof_fraction,
     }
-    found: dict[str, Any] = plain(told)
+    found: dict[str, Any] = plain_json(told)
     return found

@@ -104,7 +104,7 @@ def test_pages_are_stable_while_records_are_added(store: Store, make: Any) -> No
     third = paging.trials(store, limit=3, cursor=second.cursor)
     found = [trial.config["block"] for page in (first, second, third) for trial in page.records]
     assert (found, third.cursor) == ([6, 5, 4, 3, 2, 1, 0], None)
-    assert paging.count_trials(store) == 8
+    assert len(store.trials()) == 8
     with pytest.raises(InputError, match="the cursor 'x' is none"):
         paging.trials(store, limit=3, cursor="x")
 

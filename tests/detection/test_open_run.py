@@ -13,8 +13,8 @@ import pytest
 import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.detect import Detection, Request, perform
-from mmsbgen.sampler.options.options import MOST_SWEEPS, SAMPLE_STEP
-from mmsbgen.sampler.options.phases import BLIND_SWEEPS, CLOSING_SWEEPS, NOISY_SWEEPS, WARM_UP
+from mmsbgen.sampler.options.phases import BLIND_SWEEPS, CLOSING_SWEEPS, MOST_SWEEPS, NOISY_SWEEPS, WARM_UP
+from mmsbgen.sampler.options.schedule import SAMPLE_STEP
 
 pytestmark = pytest.mark.opencl
 

@@ -22,8 +22,8 @@ from mmsbgen.cli import main
 from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
 from mmsbgen.export.run_folder import read_folder
-from mmsbgen.sampler.diagnostics.memberships import named_arrays
 from mmsbgen.sampler.posterior import draws, moments
+from mmsbgen.sampler.saved.membership_arrays import named_arrays
 from tests.detection.detections import FAST, RING, cli
 
 pytestmark = pytest.mark.opencl

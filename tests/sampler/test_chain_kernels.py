@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from mmsbgen.backends.fake import FakeDevice, FakeProgram
+from mmsbgen.backends.base import Program
+from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -27,7 +28,7 @@ class Recording(FakeDevice):
     def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
         self.ahead |= set(sources)
 
-    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> FakeProgram:
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
         self.compiled.append((kernel_names[0], source))
         return super().compile(source, kernel_names, options)
 

@@ -23,7 +23,7 @@ def test_an_evaluation_counts_once_its_state_is_restored(pocl_device, chain, mid
     (first, after), (second, _) = evaluate(sampler, burnt_in=True), evaluate(sampler, burnt_in=True)
     assert sampler.chain is before
     assert first == second, "the second one knows nothing of the first"
-    sampler.restore(after)
+    sampler.chain = after
     third, _ = evaluate(sampler, burnt_in=True)
     assert (first.samples, third.samples) == (1, 2)
 
@@ -37,9 +37,9 @@ def test_a_restored_state_goes_on_as_it_would_have(pocl_device, chain, middling)
         sampler.iterate(4)
         evaluation(sampler, 0.0)
     state = other.chain
-    other.restore(ChainState.first(len(middling.validation.pairs), 5))
+    other.chain = ChainState.first(len(middling.validation.pairs), 5)
     assert other.iteration == 0
-    other.restore(state)
+    other.chain = state
     for sampler in (one, other):
         sampler.iterate(4)
     assert np.array_equal(one.rows(0, 60)[0], other.rows(0, 60)[0])

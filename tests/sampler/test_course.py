@@ -10,10 +10,11 @@ from dataclasses import replace
 import pytest
 
 from mmsbgen.sampler.options import phases as course_module
-from mmsbgen.sampler.options.options import MOST_SWEEPS, Options
+from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.phases import (
     BLIND_SWEEPS,
     CLOSING_SWEEPS,
+    MOST_SWEEPS,
     NOISY_SWEEPS,
     REFINE_ROUNDS,
     REFINE_SWEEPS,

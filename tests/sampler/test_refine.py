@@ -11,9 +11,8 @@ import pytest
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler.diagnostics.best_community import best_communities, leading_communities
 from mmsbgen.sampler.diagnostics.explained_links import explained, explained_at
-from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.diagnostics.state_rows import best_communities, leading_communities, row_source
 from mmsbgen.sampler.run import refine as refine_module
 from mmsbgen.sampler.run.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
 from mmsbgen.sampler.starts.leiden import modularity

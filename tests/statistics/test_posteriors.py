@@ -16,8 +16,8 @@ from mmsbgen.graph import split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.options.options import SAMPLE_STEP, Options
-from mmsbgen.sampler.options.schedule import STAR_SCHEDULE
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.options.schedule import SAMPLE_STEP, STAR_SCHEDULE
 from tests.statistics.laws import Floats, Moments, observe
 from tests.statistics.posteriors import Chains, Gibbs, Toy, enumerated, exact, looks
 from tests.statistics.toys import Strengths
@@ -149,7 +149,7 @@ def test_runs_of_blocks_that_sample(chain_device: Device, monkeypatch: Any, give
         sampler.iterate(440)
         if "sample_sweeps" in given:
             course = dataclasses.replace(sampler.course, sampling_from=440, closing_from=440, end=4440)
-            sampler.restore(sampler.chain._replace(course=course))
+            sampler.chain = sampler.chain._replace(course=course)
         found = []
         for _ in range(4000):
             sampler.step()

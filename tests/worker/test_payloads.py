@@ -12,10 +12,11 @@ import pytest
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.detection import detect
 from mmsbgen.sampler.saved import checkpoint
 from mmsbgen.worker import detection_job, tuning_job
-from mmsbgen.worker.task import StoppedError, Task, plain
+from mmsbgen.worker.task import StoppedError, Task
 
 
 def test_a_detection_takes_the_options_of_the_sampler() -> None:
@@ -134,7 +135,7 @@ def test_a_tune_refuses_the_rest(payload: dict[str, Any], words: str) -> None:
 def test_plain_values_are_those_of_json() -> None:
     import numpy as np
 
-    assert plain({"a": float("nan"), 1: (np.float32(2), np.int64(3), {"b": float("inf")}), "c": object}) == {
+    assert plain_json({"a": float("nan"), 1: (np.float32(2), np.int64(3), {"b": float("inf")}), "c": object}) == {
         "a": None,
         "1": [2.0, 3, {"b": None}],
         "c": str(object),

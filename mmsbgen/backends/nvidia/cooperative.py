@@ -9,8 +9,6 @@ from typing import Any
 
 from mmsbgen.base.errors import LaunchError, LaunchLimitError
 
-__all__ = ["CooperativeFunction"]
-
 #: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE.
 _TOO_LARGE = 720
 

@@ -23,16 +23,6 @@ from mmsbgen.base.processes import cores, guarded_command, kill_group
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "Compiled",
-    "CudaCompiler",
-    "KernelResources",
-    "compile_cuda",
-    "compile_side_by_side",
-    "find_compiler",
-    "parse_resources",
-]
-
 _NO_COMPILER = (
     "CUDA: no compiler was found; put nvcc of the CUDA toolkit on the PATH (or set CUDA_HOME), "
     "or get NVRTC with: pip install 'mmsbgen[nvrtc]'"
@@ -154,8 +144,7 @@ def parse_resources(log: str) -> dict[str, KernelResources]:
     """Read registers, shared memory and spills of every kernel from the log of ``ptxas -v``."""
     result = {}
     for section in re.split(r"Compiling entry function ", log)[1:]:
-        name = re.match(r"'(\w+)'", section)
-        if name is None:
+        if (name := re.match(r"'(\w+)'", section)) is None:
             continue
 
         def number(pattern: str, section: str = section) -> int:

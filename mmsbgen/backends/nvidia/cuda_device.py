@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["CudaDevice", "discover"]
-
 _NO_PYCUDA = "CUDA: PyCUDA is not installed; for NVIDIA GPUs get it with: pip install 'mmsbgen[cuda]'"
 _NO_GPU = "CUDA: no NVIDIA GPU or driver was found"
 _MANY_READS = 32

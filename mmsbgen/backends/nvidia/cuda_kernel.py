@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mmsbgen.backends.nvidia.cuda_compile import Compiled, KernelResources
     from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 
-__all__ = ["CudaEvent", "CudaKernel", "CudaProgram"]
-
 # Larger dynamic shared memory must be requested explicitly.
 _DEFAULT_SHARED = 48 * 1024
 #: Launch shapes that a kernel remembers as checked.
@@ -150,18 +148,9 @@ class CudaProgram(Program):
 
     def __init__(self, device: ContextDevice, module: Any, names: Sequence[str], compiled: Compiled) -> None:
         self._module = module
-        self._log = compiled.log
         with device.active(CompileError, f"kernels {', '.join(names)} on {device.info.name}"):
-            self._kernels = {
+            kernels = {
                 name: CudaKernel(device, name, module.get_function(name), compiled.resources.get(name), compiled.cubin)
                 for name in names
             }
-
-    @property
-    def log(self) -> str:
-        return self._log
-
-    def kernel(self, name: str) -> CudaKernel:
-        if name not in self._kernels:
-            raise InputError(f"no kernel {name!r} in this program; it was compiled with {', '.join(self._kernels)}")
-        return self._kernels[name]
+        super().__init__(kernels, compiled.log)

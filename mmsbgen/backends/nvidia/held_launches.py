@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 
-__all__ = ["SPIN", "CudaHold"]
-
 _LIMIT_NS = 1_000_000_000
 """Time limit of the spinning kernel, so that a host that waits for the queue meanwhile cannot deadlock."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mmsbgen.backends.base import LaunchName
     from mmsbgen.base.errors import MmsbgenError
 
-__all__ = ["Active", "ContextDevice", "after", "recent_launches"]
-
 #: Launches that a device remembers; an iteration has fewer.
 _MOST = 16
 
@@ -89,8 +87,7 @@ class Active:
 
     def _told(self, error: Exception) -> MmsbgenError:
         device = self._device
-        launched = after(device.recent)
-        if launched:
+        if launched := after(device.recent):
             # A launch that is refused at once, such as for too large a block, is not due to earlier kernels.
             try:
                 device.stream.is_done()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Multiprocessor", "resident_blocks"]
-
 _WARP = 32
 #: Partitions of a multiprocessor, each with its own registers and warps.  On GP100, which has two, the result may be
 #: too small but never too large.

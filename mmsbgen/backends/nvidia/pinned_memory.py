@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LARGEST", "Pinned"]
-
 #: Largest array in bytes that is staged; for larger ones waiting is acceptable.
 LARGEST = 4 << 20
 _LEAST = 4 << 10

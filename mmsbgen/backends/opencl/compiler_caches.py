@@ -17,8 +17,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["POCL_VARIABLE", "PYOPENCL_VARIABLE", "kernel", "prepare", "why_unwritable"]
-
 POCL_VARIABLE = "POCL_CACHE_DIR"
 PYOPENCL_VARIABLE = "PYOPENCL_NO_CACHE"
 _PROBE_BYTES = 1 << 16

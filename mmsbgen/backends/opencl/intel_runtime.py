@@ -18,8 +18,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["prepare"]
-
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 LIBRARY = "libintelocl.so"
 COMPANIONS = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so")
@@ -38,8 +36,7 @@ def prepare() -> list[str]:
     library = find_library()
     if library is None or not sys.platform.startswith("linux"):
         return []
-    missing = [name for name in COMPANIONS if not _load_globally(library.parent / name)]
-    if missing:
+    if missing := [name for name in COMPANIONS if not _load_globally(library.parent / name)]:
         return [f"Intel's CPU runtime for OpenCL lacks {', '.join(missing)}: {ADVICE}"]
     if "OCL_ICD_VENDORS" in os.environ or "OCL_ICD_FILENAMES" in os.environ:
         return []

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmsbgen.backends.base import (
-    Argument,
-    Buffer,
-    Device,
-    DeviceInfo,
-    Event,
-    Kernel,
-    LaunchName,
-    Program,
-)
+from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.opencl import compiler_caches, intel_runtime
 from mmsbgen.backends.shapes import as_shape, checked_offset
@@ -40,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import DTypeLike, NDArray
-
-__all__ = ["OpenCLDevice", "discover"]
 
 _POCL = "Portable Computing Language"
 _NO_PYOPENCL = "OpenCL: PyOpenCL is not installed; get it with: pip install pyopencl"
@@ -63,8 +52,7 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
         devices, hints = _devices()
     except MissingDependencyError as error:
         return [], [str(error)]
-    infos = [_describe(device, index) for index, device in enumerate(devices)]
-    if not infos:
+    if not (infos := [_describe(device, index) for index, device in enumerate(devices)]):
         hints.append(_NO_PLATFORM)
     elif not hints and all(info.kind == "cpu" and "Intel" not in info.platform for info in infos):
         hints.append(_NO_INTEL)
@@ -154,27 +142,6 @@ class OpenCLKernel(Kernel):
         return dict(self._resources)
 
 
-class OpenCLProgram(Program):
-    """A built ``cl_program``."""
-
-    def __init__(self, device: OpenCLDevice, handle: Any, names: Sequence[str], log: str) -> None:
-        self._device = device
-        self._log = log
-        with _errors(CompileError, f"kernels {', '.join(names)} on {device.info.name}"):
-            self._kernels = {
-                name: OpenCLKernel(device, name, compiler_caches.kernel(device.cl, handle, name)) for name in names
-            }
-
-    @property
-    def log(self) -> str:
-        return self._log
-
-    def kernel(self, name: str) -> OpenCLKernel:
-        if name not in self._kernels:
-            raise InputError(f"no kernel {name!r} in this program; it was compiled with {', '.join(self._kernels)}")
-        return self._kernels[name]
-
-
 class OpenCLDevice(Device):
     """An OpenCL device with its own context and in-order queue."""
 
@@ -259,22 +226,27 @@ class OpenCLDevice(Device):
             with _errors(LaunchError, f"cannot copy {src!r} to {dst!r}"):
                 self.cl.enqueue_copy(self.queue, _handle(dst), _handle(src), byte_count=src.nbytes)
 
-    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> OpenCLProgram:
+    def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
         what = f"kernels {', '.join(kernel_names)} on {self.info.name} ({self.info.platform})"
         if self._cache is None:
             program, log = self._build(source, options, what)
-            return OpenCLProgram(self, program, kernel_names, log)
+            return self._program(program, kernel_names, log)
         info = self.info
         key = BinaryCache.key([info.platform, info.name, info.architecture, info.compiler, repr(options), source])
         if (cached := self._cache.load(key)) is not None:
             with contextlib.suppress(self.cl.Error, CompileError):
                 with _no_warnings():
                     program = self.cl.Program(self.context, [self.handle], [cached[0]]).build()
-                return OpenCLProgram(self, program, kernel_names, cached[1])
+                return self._program(program, kernel_names, cached[1])
             self._cache.discard(key)
         program, log = self._build(source, options, what)
         self._cache.store(key, program.get_info(self.cl.program_info.BINARIES)[0], log)
-        return OpenCLProgram(self, program, kernel_names, log)
+        return self._program(program, kernel_names, log)
+
+    def _program(self, handle: Any, names: Sequence[str], log: str) -> Program:
+        with _errors(CompileError, f"kernels {', '.join(names)} on {self.info.name}"):
+            kernels = {name: OpenCLKernel(self, name, compiler_caches.kernel(self.cl, handle, name)) for name in names}
+        return Program(kernels, log)
 
     def mark(self) -> OpenCLEvent:
         with _errors(LaunchError, "cannot queue a marker"):
@@ -370,14 +342,11 @@ def _architecture(device: Any, kind: str) -> str:
     name: str = device.name.strip()
     if kind == "cpu":
         with contextlib.suppress(OSError):
-            words = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.*?)\s*$", _cpuinfo(), re.MULTILINE))
+            first = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0]
+            words = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.*?)\s*$", first, re.MULTILINE))
             if "model name" in words:
                 return f"{words['model name']} (family {words.get('cpu family')}, model {words.get('model')})"
     return name
-
-
-def _cpuinfo() -> str:
-    return Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0]
 
 
 def _sub_group_sizes(device: Any, extensions: Sequence[str]) -> tuple[int, ...]:

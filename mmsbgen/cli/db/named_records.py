@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from mmsbgen.base.errors import InputError
 
 if TYPE_CHECKING:
-    from mmsbgen.db.records.tuning_records import DeviceRecord
     from mmsbgen.db.store.tuning_store import Store
 
 
@@ -30,7 +29,9 @@ def picked_device(store: Store, text: str | None, *, shipped: bool = False) -> s
         return None
     known = store.devices()
     if shipped:
-        known += _shipped_devices()
+        from mmsbgen.db.selection.index import shipped_groups
+
+        known += {group.key.device.key: group.key.device for of in shipped_groups().values() for group in of}.values()
     number = re.fullmatch(r"([a-z]+:)?[0-9]+", text.strip().lower())
     if not known or (not number and any(device.matches(text) for device in known)):
         return text
@@ -62,9 +63,3 @@ def picked_run(store: Store, text: str | None) -> str | None:
         newest = [f"  {run.uuid}  {run.started[:19].replace('T', ' ')}  {run.status}" for run in store.runs()[:5]]
         told = ["; the newest are (mmsbgen db runs has all):", *newest] if newest else ["; there are none"]
         raise InputError(f"--run: {error}" + "\n".join(told)) from None
-
-
-def _shipped_devices() -> list[DeviceRecord]:
-    from mmsbgen.db.selection.index import shipped_groups
-
-    return list({group.key.device.key: group.key.device for of in shipped_groups().values() for group in of}.values())

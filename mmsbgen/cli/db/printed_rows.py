@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from functools import partial
@@ -12,8 +11,16 @@ from typing import Any
 from mmsbgen.cli.printing.output_options import Column
 from mmsbgen.cli.shared.common import of_roof, seconds
 from mmsbgen.db.records.nearness import Difference, phrase
-from mmsbgen.db.records.ranking import candidate, cost, of_newest_programs, ranked
-from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records.ranking import by_key, candidate, cost, of_newest_programs, ranked
+from mmsbgen.db.records.tuning_records import (
+    DeviceRecord,
+    Key,
+    QuarantineRecord,
+    RoofRecord,
+    RunRecord,
+    TrialRecord,
+    newest_rates,
+)
 from mmsbgen.db.selection.explain_selection import nearest
 from mmsbgen.db.selection.index import Group, shipped_groups, without
 from mmsbgen.db.store.tuning_store import Store
@@ -164,9 +171,7 @@ class Marks:
     """Stale and quarantined records, for the columns that show them."""
 
     def __init__(self, failures: Iterable[QuarantineRecord], stale: Callable[[TrialRecord], list[Difference]]) -> None:
-        self._failures: defaultdict[Key, list[QuarantineRecord]] = defaultdict(list)
-        for failure in failures:
-            self._failures[failure.key].append(failure)
+        self._failures = by_key(failures)
         self._stale = stale
 
     def stale(self, trial: TrialRecord) -> Rows:
@@ -197,11 +202,8 @@ def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "tim
 
     ``worked`` counts the configurations that worked, each once, as in :func:`explain_rows` and the report of a tune.
     """
-    by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
-    for trial in trials:
-        by_key[trial.key].append(trial)
     rows = []
-    for found in by_key.values():
+    for found in by_key(trials).values():
         newest = of_newest_programs(t for t in found if t.status == "ok")
         usable = [t for t in newest if not marks.reason(t.key, t.config_digest)]
         order = ranked(candidate(t, objective) for t in usable if math.isfinite(cost(t, objective)))
@@ -215,13 +217,7 @@ def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "tim
 
 def device_rows(devices: Iterable[DeviceRecord], roofs: Iterable[RoofRecord]) -> Rows:
     """Devices with their newest roofs; ``roofs`` are newest first."""
-    copy: dict[str, float] = {}
-    gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for roof in roofs:
-        if roof.kind == "copy":
-            copy.setdefault(roof.device.key, roof.gbps)
-        else:
-            gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
+    copy, gather = newest_rates(roofs)
     rows = []
     for device in devices:
         row = asdict(device)
@@ -257,11 +253,9 @@ def explain_rows(
 
     ``family`` is the kernel's family, for one that is not registered.
     """
-    by_key: defaultdict[Key, list[TrialRecord]] = defaultdict(list)
-    for trial in store.trials(kernel=kernel, device=device, status="ok"):
-        by_key[trial.key].append(trial)
-    own = {trial.uid: trial for found in by_key.values() for trial in found}
-    groups = [Group(key, "", ranked(map(candidate, found))) for key, found in by_key.items()]
+    trials = store.trials(kernel=kernel, device=device, status="ok")
+    own = {trial.uid: trial for trial in trials}
+    groups = [Group(key, "", ranked(map(candidate, found))) for key, found in by_key(trials).items()]
     for (of, name), shipped in shipped_groups().items():
         if kernel in (name, f"{of}/{name}"):
             theirs = [g for g in shipped if device is None or g.key.device.matches(device)]
@@ -288,7 +282,6 @@ def _failures(found: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _differences(found: Iterable[Mapping[str, Any]], none: str = "nothing") -> str:
-    differing = [Difference(**d) for d in found]
-    if not differing:
+    if not (differing := [Difference(**d) for d in found]):
         return none
     return ", ".join(f"{phrase(d.part, d.found)} (wanted {phrase(d.part, d.wanted)})" for d in differing)

@@ -150,8 +150,7 @@ def rank(graph: Path, seeds: Path, top: int, alpha: float, tolerance: float, max
 
     how: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "max_rounds": max_rounds}
     with _run(graph, given, weights=_named(given)) as (arcs, on, done):
-        lines = lines_of_ids(seeds, arcs)
-        if not lines:
+        if not (lines := lines_of_ids(seeds, arcs)):
             raise InputError(f"{seeds} has no seed; give an id a line")
         rows, rounds, missing = [], 0, 0.0
         for first in range(0, len(lines), _SEEDS_AT_ONCE):

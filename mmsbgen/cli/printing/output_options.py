@@ -11,7 +11,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.printing.record_lines import Lines, print_records
-from mmsbgen.cli.shared.common import output_width, print_csv, print_json, print_table
+from mmsbgen.cli.shared.common import output_width, print_csv, print_table
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 
@@ -116,7 +116,8 @@ def show(
     rows = rows[:limit]
     if output.as_json:
         names = [column.field for column in picked]
-        print_json(rows if output.columns is None else [{name: row[name] for name in names} for row in rows])
+        told = rows if output.columns is None else [{name: row[name] for name in names} for row in rows]
+        click.echo(json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False))
     elif output.as_csv:
         print_csv([column.field for column in picked], rows)
     elif rows:

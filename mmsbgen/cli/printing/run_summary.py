@@ -72,8 +72,7 @@ def _details(found: Detection) -> None:
             f"Validation pairs: AUC {auc_text(last, 4)}, balanced perplexity {last['perplexity']:.3f}, log-likelihood "
             f"{last['log_likelihood']:.4g} a pair ({samples}); published perplexity {last['published_perplexity']:.3f}."
         )
-    test = record["held_out"]["test"]
-    if test is not None:
+    if (test := record["held_out"]["test"]) is not None:
         click.echo(
             f"Test pairs (not used in fitting): AUC {auc_text(test, 4)}{_error(test['auc_error'])}, balanced "
             f"perplexity {test['perplexity']:.3f}, log-likelihood {test['log_likelihood']:.4g}"
@@ -109,8 +108,6 @@ def _of(record: dict[str, Any]) -> str:
 
 def _no_test(record: dict[str, Any]) -> str:
     """Why no pairs were held out for test when ``--test`` was not given."""
-    from mmsbgen.base.id_text import plural
-
     links = record["graph"]["links"]
     if record["options"]["validation"] == 0:
         return "No pairs were held out for test either; --test holds some out."

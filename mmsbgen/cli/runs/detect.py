@@ -178,7 +178,14 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
         for note in _notes(error):
             click.echo(shown(note), err=True)
         raise
-    if given["as_json"]:
+    print_found(context, found, out, given["as_json"])
+    if found.interrupted:
+        _interrupted(found, graph, request.reading)
+
+
+def print_found(context: click.Context, found: Detection, out: Path | None, json: bool) -> None:
+    """Print the record of a detection as JSON, or else, unless messages are unwanted, its summary."""
+    if json:
         from mmsbgen.sampler.saved.results import as_json
 
         click.echo(as_json(found.record))
@@ -186,8 +193,6 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
         from mmsbgen.cli.printing.run_summary import summary
 
         summary(found, out, verbose=is_verbose(context))
-    if found.interrupted:
-        _interrupted(found, graph, request.reading)
 
 
 def _notes(error: BaseException) -> list[str]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.runs.detect import print_found
 from mmsbgen.cli.shared import logs
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
-from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options
+from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
 #: Most bytes of a file that may have no more than a header.
@@ -65,17 +66,9 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
     graph = None if given["graph"] is None else read_graph(given["graph"], reading_of_run(results))
     out = given["out"] or results
     request = UpdateRequest(results, add, remove, graph, out, given["device"], given["database"], message)
-    found = perform_update(request)
-    if found is None:
+    if (found := perform_update(request)) is None:
         return
-    if given["as_json"]:
-        from mmsbgen.sampler.saved.results import as_json
-
-        click.echo(as_json(found.record))
-    elif not is_quiet(context):
-        from mmsbgen.cli.printing.run_summary import summary
-
-        summary(found, out, verbose=is_verbose(context))
+    print_found(context, found, out, given["as_json"])
 
 
 def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:

@@ -207,11 +207,6 @@ def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]], w
     console.print(table)
 
 
-def print_json(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a JSON list."""
-    click.echo(json.dumps(list(rows), indent=2, allow_nan=False, ensure_ascii=False))
-
-
 def csv_text(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as CSV with a header; None is an empty cell, values other than numbers and texts are JSON.
 

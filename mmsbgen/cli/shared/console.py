@@ -42,8 +42,7 @@ def keep_streams() -> None:
     error on standard output, which has results.  Streams that something else has replaced are left alone.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
-        before = getattr(sys, name)
-        if before is not getattr(sys, f"__{name}__"):
+        if (before := getattr(sys, name)) is not getattr(sys, f"__{name}__"):
             continue
         if before is None:  # closed; this takes its number, so that no database gets it and then messages of libraries
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115

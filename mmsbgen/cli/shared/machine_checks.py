@@ -14,15 +14,14 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from mmsbgen.backends.opencl.intel_runtime import ADVICE
+from mmsbgen.base import libraries
 from mmsbgen.base.errors import MissingDependencyError, MmsbgenError
 from mmsbgen.base.progress import stage
-
-__all__ = ["Finding", "Status", "examine", "self_test"]
 
 Status = Literal["ok", "note", "warning", "problem"]
 #: Extras that users may want, with what each is for.
@@ -63,10 +62,6 @@ class Finding:
     remedy: str = ""
     details: dict[str, Any] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
-        return asdict(self)
-
 
 def examine(
     database: str | Path | None = None, device: str | None = None, *, self_tests: bool = True
@@ -105,7 +100,8 @@ def _python() -> Iterator[Finding]:
     here = f"mmsbgen {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}"
     yield Finding("Python", "ok", f"{here}, {platform.machine()}", details={"executable": sys.executable})
     for extra, needed in _requirements().items():
-        versions = {name: _version(name) for name in needed}
+        found = libraries.versions(*needed)
+        versions = {name: found.get(name) for name in needed}
         there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         missing = [name for name, version in versions.items() if version is None]
         if extra == "" and missing:
@@ -127,23 +123,11 @@ def _requirements() -> dict[str, list[str]]:
         return {}
     for line in lines:
         name, _, marker = line.partition(";")
-        extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", marker)
-        key = extra[1] if extra else ""
-        elsewhere = re.search(r"sys_platform\s*==\s*['\"]([^'\"]+)['\"]", marker)
-        machine = re.search(r"platform_machine\s*==\s*['\"]([^'\"]+)['\"]", marker)
-        here = (elsewhere is None or elsewhere[1] == sys.platform) and (
-            machine is None or machine[1] == platform.machine()
-        )
-        if here and (key in EXTRAS or not key):
+        needs = dict(re.findall(r"(\w+)\s*==\s*['\"]([^'\"]+)['\"]", marker))
+        key, here = needs.get("extra", ""), {"sys_platform": sys.platform, "platform_machine": platform.machine()}
+        if all(needs.get(name, value) == value for name, value in here.items()) and (key in EXTRAS or not key):
             found[key].append(re.split(r"[\s<>=!~\[(]", name.strip(), maxsplit=1)[0])
     return dict(sorted(found.items()))
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _memory() -> Iterator[Finding]:
@@ -224,8 +208,7 @@ def _cuda() -> Iterator[Finding]:
     from mmsbgen.backends.nvidia import cuda_compile, cuda_device
 
     version = Path("/proc/driver/nvidia/version")
-    driver = version.exists()
-    if driver:
+    if driver := version.exists():
         yield Finding("CUDA", "ok", version.read_text().splitlines()[0].strip())
     for name, remedy in (("nvcc", "install the CUDA toolkit"), ("nvrtc", "pip install 'mmsbgen[nvrtc]'")):
         try:
@@ -244,8 +227,7 @@ def _cuda() -> Iterator[Finding]:
 
 def _c_compiler() -> Iterator[Finding]:
     name = os.environ.get("CC") or "cc"
-    path = shutil.which(name)
-    if path is None:
+    if (path := shutil.which(name)) is None:
         what = f"there is no C compiler {name!r}; the plain C program of the benchmarks needs one, nothing else does"
         yield Finding("compiler", "note", what, "apt install gcc libc6-dev, if you want that")
         return

@@ -33,8 +33,7 @@ def showing_stages(ctx: click.Context) -> Iterator[None]:
 def mute_stages() -> None:
     """Stop showing stages: the command draws its own progress from now on."""
     ctx = click.get_current_context(silent=True)
-    display = None if ctx is None else ctx.meta.get(_DISPLAY)
-    if display is not None:
+    if (display := None if ctx is None else ctx.meta.get(_DISPLAY)) is not None:
         display.muted = True
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest
-from mmsbgen.db.records.ranking import candidate, of_newest_programs, ranked
+from mmsbgen.db.records.ranking import by_key, candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
 
 MOST_TIMES = 31
@@ -85,12 +84,9 @@ def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -
     Raises:
         InputError: A chain has no trial in ``bundle``, or only ones of other programs.
     """
-    by_key: dict[Key, list[TrialRecord]] = defaultdict(list)
-    for trial in bundle.trials:
-        if trial.status == "ok":
-            by_key[trial.key].append(trial)
+    worked = by_key(trial for trial in bundle.trials if trial.status == "ok")
     for chain in chains:
-        pairs = {(t.config_digest, t.program) for key, every in by_key.items() if chain.is_of(key) for t in every}
+        pairs = {(t.config_digest, t.program) for key, every in worked.items() if chain.is_of(key) for t in every}
         tuned = {config for config, _ in pairs}
         measured = [found for found in chain.configs if found[0] in tuned]
         if not pairs or (measured and not pairs.intersection(measured)):
@@ -99,7 +95,7 @@ def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -
                 "time the chain again"
             )
     kept: list[TrialRecord] = []
-    for key, recorded in by_key.items():
+    for key, recorded in worked.items():
         every = of_newest_programs(recorded)
         left_out = set[str]().union(*(chain.slower(every) for chain in chains if chain.is_of(key)))
         trials = [trial for trial in every if trial.config_digest not in left_out]

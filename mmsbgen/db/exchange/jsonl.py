@@ -216,8 +216,7 @@ def _check_config(config: object) -> None:
 
 
 def _made(kind: type[Any], values: dict[str, Any]) -> Any:
-    unknown = values.keys() - {f.name for f in fields(kind)}
-    if unknown:
+    if unknown := values.keys() - {f.name for f in fields(kind)}:
         raise ValueError(f"unknown field {min(unknown)!r}")
     return kind(**values)
 

@@ -16,7 +16,7 @@ from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import canonical_json
 from mmsbgen.db.records.ranking import candidate, of_newest_programs, ranked
-from mmsbgen.db.records.tuning_records import Key, TrialRecord
+from mmsbgen.db.records.tuning_records import TrialRecord
 
 OURS = "mmsbgen"
 _ERRORS = {
@@ -45,10 +45,11 @@ def text_of(bundle: Bundle) -> str:
     if len(axes) != 1:
         raise InputError(f"a cache file has one set of axes, the configurations here have {len(axes)}")
     (names,), (key,) = axes, keys
+    params = key.problem.params
     head = {
         "device_name": key.device.name,
         "kernel_name": key.kernel.name,
-        "problem_size": _problem_size(key),
+        "problem_size": params.get("problem_size", [value for value in params.values() if type(value) is int]),
         "tune_params_keys": list(names),
         "tune_params": {name: _values(bundle, name) for name in names},
         "objective": ["time"],
@@ -62,10 +63,6 @@ def text_of(bundle: Bundle) -> str:
 def _values(bundle: Bundle, name: str) -> list[Any]:
     found = {canonical_json(trial.config[name]): trial.config[name] for trial in bundle.trials}
     return [found[text] for text in sorted(found)]
-
-
-def _problem_size(key: Key) -> Any:
-    return key.problem.params.get("problem_size", [v for v in key.problem.params.values() if type(v) is int])
 
 
 def _last(bundle: Bundle) -> list[TrialRecord]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,20 @@ def canonical_json(value: object) -> str:
     Raises ``ValueError`` for NaN or infinity and ``TypeError`` for what JSON cannot hold.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+def plain_json(value: Any) -> Any:
+    """``value`` as JSON types; numbers that are not finite become None, unknown types become text."""
+    item = getattr(value, "item", None)
+    if callable(item):
+        value = item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(one) for one in value]
+    return value if isinstance(value, str | int | bool) or value is None else str(value)
 
 
 def json_object(value: Mapping[str, Any]) -> dict[str, Any]:

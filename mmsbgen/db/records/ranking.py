@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import canonical_json
-from mmsbgen.db.records.tuning_records import TrialRecord
+from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, TrialRecord
 
 OBJECTIVES = ("time", "energy", "edp")
 """Quantities to minimise: seconds a call, joules a call, or their product."""
@@ -38,6 +38,15 @@ class Candidate(NamedTuple):
 
 
 _Measured = TypeVar("_Measured", Candidate, TrialRecord)
+_Keyed = TypeVar("_Keyed", TrialRecord, QuarantineRecord)
+
+
+def by_key(records: Iterable[_Keyed]) -> dict[Key, list[_Keyed]]:
+    """The records of each key."""
+    found: dict[Key, list[_Keyed]] = {}
+    for record in records:
+        found.setdefault(record.key, []).append(record)
+    return found
 
 
 def of_newest_programs(found: Iterable[_Measured]) -> list[_Measured]:

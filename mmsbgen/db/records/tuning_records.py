@@ -10,16 +10,16 @@ status) and ``TypeError`` for values that JSON cannot hold.
 
 from __future__ import annotations
 
-import math
 import statistics
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import index
 from typing import Any
 
-from mmsbgen.db.records.canonical_json import digest, json_object, storable_text, utc_now, utc_timestamp
+from mmsbgen.db.records import record_checks
+from mmsbgen.db.records.canonical_json import digest, utc_now
 
 TRIAL_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 TRIAL_FIGURES = ("median_s", "spread_s", "gbps", "roof_fraction")
@@ -30,7 +30,6 @@ FAILURES = ("compile_error", "launch_error", "wrong_result")
 PROGRAM = "program"
 """The ``template_digest`` of kernels whose trials store the digest of their own program."""
 
-_LARGEST = 2**63 - 1
 _SHORTEST_S = 1e-12
 
 
@@ -57,9 +56,9 @@ class DeviceRecord:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _texts(self, "backend", "platform", "vendor", "name", "architecture", "driver", "kind")
-        _counts(self, "compute_units", "memory_bytes")
-        _json(self, "extra")
+        record_checks.texts(self, "backend", "platform", "vendor", "name", "architecture", "driver", "kind")
+        record_checks.counts(self, "compute_units", "memory_bytes")
+        record_checks.mappings(self, "extra")
 
     @cached_property
     def identity(self) -> tuple[str | int, ...]:
@@ -101,7 +100,7 @@ class ToolchainRecord:
     options: str = ""
 
     def __post_init__(self) -> None:
-        _texts(self, "compiler", "version", "options")
+        record_checks.texts(self, "compiler", "version", "options")
 
     @cached_property
     def key(self) -> str:
@@ -122,7 +121,7 @@ class KernelRecord:
     template_digest: str
 
     def __post_init__(self) -> None:
-        _texts(self, "family", "name", "template_digest")
+        record_checks.texts(self, "family", "name", "template_digest")
 
     @cached_property
     def key(self) -> str:
@@ -138,8 +137,8 @@ class ProblemRecord:
     params: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        _texts(self, "family")
-        _json(self, "params")
+        record_checks.texts(self, "family")
+        record_checks.mappings(self, "params")
 
     @cached_property
     def key(self) -> str:
@@ -187,11 +186,11 @@ class RunRecord:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uuid", uuid.UUID(self.uuid).hex)
-        _times(self, "started", "finished")
-        _texts(self, "strategy", "host")
-        _json(self, "budget", "versions", "extra")
-        _counts(self, "seed")
-        _one_of(self, "status", RUN_STATUSES)
+        record_checks.times(self, "started", "finished")
+        record_checks.texts(self, "strategy", "host")
+        record_checks.mappings(self, "budget", "versions", "extra")
+        record_checks.counts(self, "seed")
+        record_checks.one_of(self, "status", RUN_STATUSES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,10 +208,10 @@ class RoofRecord:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "run", uuid.UUID(self.run).hex)
-        _one_of(self, "kind", ROOF_KINDS)
-        _counts(self, "row_bytes")
-        _rates(self, "gbps")
-        _times(self, "measured_at")
+        record_checks.one_of(self, "kind", ROOF_KINDS)
+        record_checks.counts(self, "row_bytes")
+        record_checks.rates(self, "gbps")
+        record_checks.times(self, "measured_at")
         if (self.kind == "gather") != (self.row_bytes is not None):
             raise ValueError("a gather roof has row_bytes, a copy roof has none")
 
@@ -220,6 +219,18 @@ class RoofRecord:
     def uid(self) -> str:
         """The identifier of this measurement in all databases."""
         return digest([self.run, self.device.key, self.kind, self.row_bytes, self.measured_at])
+
+
+def newest_rates(roofs: Iterable[RoofRecord]) -> tuple[dict[str, float], defaultdict[str, dict[str, float]]]:
+    """The first rate of a copy, and those of gathers by bytes of a row, by the devices' keys."""
+    copy: dict[str, float] = {}
+    gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for roof in roofs:
+        if roof.kind == "copy":
+            copy.setdefault(roof.device.key, roof.gbps)
+        else:
+            gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
+    return copy, gather
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,13 +269,13 @@ class TrialRecord:
     def __post_init__(self) -> None:
         object.__setattr__(self, "run", uuid.UUID(self.run).hex)
         object.__setattr__(self, "times", tuple(float(t) for t in self.times))
-        _json(self, "config", "extra")
-        _texts(self, "message")
-        _one_of(self, "status", TRIAL_STATUSES)
-        _counts(self, "bytes_moved", "registers", "spill_bytes", "shared_bytes", "round")
-        _rates(self, "roof_gbps")
-        _amounts(self, "compile_s", "energy_j")
-        _times(self, "created_at")
+        record_checks.mappings(self, "config", "extra")
+        record_checks.texts(self, "message")
+        record_checks.one_of(self, "status", TRIAL_STATUSES)
+        record_checks.counts(self, "bytes_moved", "registers", "spill_bytes", "shared_bytes", "round")
+        record_checks.rates(self, "roof_gbps")
+        record_checks.amounts(self, "compile_s", "energy_j")
+        record_checks.times(self, "created_at")
         if any(not _SHORTEST_S <= t < 1e9 for t in self.times):
             raise ValueError(f"times must be positive seconds, got {list(self.times)}")
         if self.status == "ok" and not self.times:
@@ -337,10 +348,10 @@ class QuarantineRecord:
     created_at: str = field(default_factory=utc_now)
 
     def __post_init__(self) -> None:
-        _json(self, "config", "recorded", "extra")
-        _texts(self, "message")
-        _one_of(self, "status", FAILURES)
-        _times(self, "created_at")
+        record_checks.mappings(self, "config", "recorded", "extra")
+        record_checks.texts(self, "message")
+        record_checks.one_of(self, "status", FAILURES)
+        record_checks.times(self, "created_at")
 
     @cached_property
     def config_digest(self) -> str:
@@ -366,56 +377,3 @@ class QuarantineRecord:
     def reason(self) -> str:
         """Status and message on one line."""
         return f"{self.status}: {' '.join(self.message.split())}"
-
-
-def _texts(record: object, *names: str) -> None:
-    for name in names:
-        value = getattr(record, name)
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be text, got {value!r}")
-        object.__setattr__(record, name, storable_text(value))
-
-
-def _json(record: object, *names: str) -> None:
-    for name in names:
-        value = getattr(record, name)
-        if not isinstance(value, Mapping):
-            raise TypeError(f"{name} must be a mapping, got {value!r}")
-        object.__setattr__(record, name, json_object(value))
-
-
-def _counts(record: object, *names: str) -> None:
-    for name in names:
-        value = getattr(record, name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= index(value) <= _LARGEST:
-            raise ValueError(f"{name} must be a whole number from 0 to 2^63-1, got {value!r}")
-        object.__setattr__(record, name, index(value))
-
-
-def _amounts(record: object, *names: str, least: float = 0.0) -> None:
-    for name in names:
-        value = getattr(record, name)
-        if value is None:
-            continue
-        if not (math.isfinite(value) and value >= least):
-            raise ValueError(f"{name} must be a finite number, at least {least:g}, got {value!r}")
-        object.__setattr__(record, name, float(value))
-
-
-def _rates(record: object, *names: str) -> None:
-    _amounts(record, *names, least=1e-9)
-
-
-def _times(record: object, *names: str) -> None:
-    for name in names:
-        value = getattr(record, name)
-        if value is not None:
-            object.__setattr__(record, name, utc_timestamp(value))
-
-
-def _one_of(record: object, name: str, allowed: Iterable[str]) -> None:
-    value = getattr(record, name)
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

@@ -110,12 +110,7 @@ class Index:
     def of_trials(cls, trials: Iterable[TrialRecord]) -> Index:
         """An index of the given trials with status 'ok' only."""
         index = cls(shipped=None)
-        found: defaultdict[_Kernel, list[tuple[Key, Candidate]]] = defaultdict(list)
-        for trial in trials:
-            if trial.status == "ok":
-                found[trial.key.kernel.family, trial.key.kernel.name].append((trial.key, candidate(trial)))
-        for kernel, pairs in found.items():
-            index._groups[kernel] = _grouped(pairs)
+        index._groups = _by_kernel(trials)
         return index
 
     def select(
@@ -156,8 +151,7 @@ class Index:
                 Called once for each key and configuration that would be selected.
         """
         measure = _Measure(frozenset(irrelevant), tuple(sorted((weights or {}).items())))
-        plan = self._plans.get((key.key, measure))
-        if plan is None:
+        if (plan := self._plans.get((key.key, measure))) is None:
             plan = self._plans[key.key, measure] = _plan(key, self.groups(key), measure)
         refused = barred = 0
         stale = plan.stale
@@ -295,6 +289,15 @@ def _grouped(pairs: Iterable[tuple[Key, Candidate]], source: str = "") -> list[G
     return [Group(key, source, ranked(found)) for key, found in by_key.items()]
 
 
+def _by_kernel(trials: Iterable[TrialRecord], source: str = "") -> dict[_Kernel, list[Group]]:
+    """The trials with status 'ok', by family and name of their kernel."""
+    found: defaultdict[_Kernel, list[tuple[Key, Candidate]]] = defaultdict(list)
+    for trial in trials:
+        if trial.status == "ok":
+            found[trial.key.kernel.family, trial.key.kernel.name].append((trial.key, candidate(trial)))
+    return {kernel: _grouped(pairs, source) for kernel, pairs in found.items()}
+
+
 def without(groups: Iterable[Group], uids: Collection[str]) -> list[Group]:
     """Groups without the trials ``uids``: shipped ones that the user has imported too."""
     left = [group._replace(candidates=[c for c in group.candidates if c.uid not in uids]) for group in groups]
@@ -306,12 +309,8 @@ def shipped_groups(folder: Path = SHIPPED) -> dict[tuple[str, str], list[Group]]
     """The records that come with the package, by family and name of the kernel; read once."""
     groups: defaultdict[_Kernel, list[Group]] = defaultdict(list)
     for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")]):
-        pairs: defaultdict[_Kernel, list[tuple[Key, Candidate]]] = defaultdict(list)
-        for trial in jsonl.read(path).trials:
-            if trial.status == "ok":
-                pairs[trial.key.kernel.family, trial.key.kernel.name].append((trial.key, candidate(trial)))
-        for kernel, found in pairs.items():
-            groups[kernel] += _grouped(found, path.name)
+        for kernel, found in _by_kernel(jsonl.read(path).trials, path.name).items():
+            groups[kernel] += found
     return dict(groups)
 
 

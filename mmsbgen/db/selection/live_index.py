@@ -16,8 +16,6 @@ from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.schema import KernelRow, QuarantineRow, TrialRow
 from mmsbgen.db.store.tuning_store import Store
 
-__all__ = ["Changed", "LiveIndex", "Mark", "marks"]
-
 _MOST_PLANS = 1024
 #: An order is larger: it has all configurations recorded for the near problems.
 _MOST_ORDERS = 64
@@ -112,8 +110,7 @@ class LiveIndex(Index):
         seen = self._seen.get(kernel, Mark())
         new, count, now = self._live.database.read(lambda c: _after(c, self._live, kernel, seen.trial))
         # On a server a trial may become visible after others with higher ids; then all are read again.
-        whole = seen.trials + count != now.trials
-        if whole:
+        if whole := seen.trials + count != now.trials:
             self._own.pop(kernel, None)
             self._own_groups.pop(kernel, None)
             new, _, now = self._live.database.read(lambda c: _after(c, self._live, kernel, 0))

@@ -9,9 +9,7 @@ from sqlalchemy import Connection, Select, select
 
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.schema import DeviceRow, KernelRow, ProblemRow, ToolchainRow, TrialRow
-
-__all__ = ["of_key", "of_parts"]
+from mmsbgen.db.store.schema import DeviceRow, KernelRow, ProblemRow, RunRow, ToolchainRow, TrialRow
 
 
 def of_key(query: Select[Any], key: Key) -> Select[Any]:
@@ -33,6 +31,8 @@ def of_parts(
     kernel: str | None,
     device: str | None,
     problem: Mapping[str, Any] | None,
+    status: str | None,
+    run: str | None,
 ) -> Select[Any]:
     """Restricts a query of trials by the filters of :meth:`mmsbgen.db.store.tuning_store.Store.trials`."""
     if kernel is not None:
@@ -45,4 +45,8 @@ def of_parts(
     if problem:
         problems = [i for i, p in record_rows.read_parts(connection, ProblemRow) if problem.items() <= p.params.items()]
         query = query.where(TrialRow.problem_id.in_(problems))
+    if status is not None:
+        query = query.where(TrialRow.status != "ok" if status == "failed" else TrialRow.status == status)
+    if run is not None:
+        query = query.where(TrialRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
     return query

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, func, select, tuple_
+from sqlalchemy import Connection, Row, Select, func, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute
 
 from mmsbgen.base.errors import InputError
@@ -15,8 +15,6 @@ from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.filters import of_parts
 from mmsbgen.db.store.schema import DeviceRow, RunRow, TrialRow
 from mmsbgen.db.store.tuning_store import Store
-
-__all__ = ["CURSOR", "Page", "count_by_device", "count_trials", "run", "run_named", "runs", "trial", "trials"]
 
 CURSOR = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{15}Z~[0-9]{1,18}$"
 """Pattern of a cursor: timestamp and id of the last row of a page."""
@@ -49,22 +47,10 @@ def trials(
 
     def work(connection: Connection) -> Page[TrialRecord]:
         parts = record_rows.Parts(connection)
-        query = (
-            record_rows.select_trials()
-            .add_columns(TrialRow.id)
-            .order_by(TrialRow.created_at.desc(), TrialRow.id.desc())
-        )
-        query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
-        if status is not None:
-            query = query.where(TrialRow.status == status)
-        if run is not None:
-            query = query.where(TrialRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
-        if cursor is not None:
-            query = query.where(_before(cursor, TrialRow.created_at, TrialRow.id))
-        found = connection.execute(query.limit(limit + 1)).all()
-        records = [record_rows.trial_record(row, parts) for row in found[:limit]]
-        last = f"{records[-1].created_at}~{found[limit - 1].id}" if len(found) > limit else None
-        return Page(records, last)
+        query = record_rows.select_trials().add_columns(TrialRow.id)
+        query = of_parts(query, connection, kernel=kernel, device=device, problem=problem, status=status, run=run)
+        found, last = _page(connection, query, limit, cursor, TrialRow.created_at, TrialRow.id)
+        return Page([record_rows.trial_record(row, parts) for row in found], last)
 
     return store.database.read(work)
 
@@ -73,13 +59,8 @@ def runs(store: Store, *, limit: int, cursor: str | None = None) -> Page[RunReco
     """A page of the tuning runs, newest first; raises as :func:`trials`."""
 
     def work(connection: Connection) -> Page[RunRecord]:
-        query = select(RunRow.__table__).order_by(RunRow.started.desc(), RunRow.id.desc())
-        if cursor is not None:
-            query = query.where(_before(cursor, RunRow.started, RunRow.id))
-        found = connection.execute(query.limit(limit + 1)).all()
-        records = [record_rows.run_record(row) for row in found[:limit]]
-        last = f"{records[-1].started}~{found[limit - 1].id}" if len(found) > limit else None
-        return Page(records, last)
+        found, last = _page(connection, select(RunRow.__table__), limit, cursor, RunRow.started, RunRow.id)
+        return Page([record_rows.run_record(row) for row in found], last)
 
     return store.database.read(work)
 
@@ -126,11 +107,6 @@ def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = 
     return found.popitem()[1]
 
 
-def count_trials(store: Store) -> int:
-    """The number of trials."""
-    return store.database.read(lambda c: int(c.execute(select(func.count()).select_from(TrialRow)).scalar_one()))
-
-
 def count_by_device(store: Store) -> list[tuple[DeviceRecord, int]]:
     """All devices, each with the number of its trials."""
 
@@ -142,8 +118,20 @@ def count_by_device(store: Store) -> list[tuple[DeviceRecord, int]]:
     return store.database.read(work)
 
 
-def _before(cursor: str, moment: InstrumentedAttribute[str], number: InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    if not re.fullmatch(CURSOR, cursor):
-        raise InputError(f"the cursor {cursor!r} is none: take the one that the page before gave")
-    when, _, row_id = cursor.partition("~")
-    return tuple_(moment, number) < tuple_(when, int(row_id))
+def _page(
+    connection: Connection,
+    query: Select[Any],
+    limit: int,
+    cursor: str | None,
+    moment: InstrumentedAttribute[str],
+    number: InstrumentedAttribute[int],
+) -> tuple[Sequence[Row[Any]], str | None]:
+    """The rows of a page, the newest by ``moment`` and ``number`` first, and the cursor of the next."""
+    if cursor is not None:
+        if not re.fullmatch(CURSOR, cursor):
+            raise InputError(f"the cursor {cursor!r} is none: take the one that the page before gave")
+        when, _, row_id = cursor.partition("~")
+        query = query.where(tuple_(moment, number) < tuple_(when, int(row_id)))
+    found = connection.execute(query.order_by(moment.desc(), number.desc()).limit(limit + 1)).all()
+    last = found[limit - 1]._mapping if len(found) > limit else None
+    return found[:limit], None if last is None else f"{last[moment.key]}~{last[number.key]}"

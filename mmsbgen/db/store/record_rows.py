@@ -79,8 +79,7 @@ def part_ids(connection: Connection, table: type[Base], records: Iterable[Any]) 
     """Row ids of devices, toolchains, kernels or problems by key; missing rows are inserted."""
     by_key = {record.key: record for record in records}
     found = ids_of(connection, table, "key", by_key)
-    new = sorted(by_key.keys() - found.keys())
-    if new:
+    if new := sorted(by_key.keys() - found.keys()):
         insert_new(connection, table, "key", [{"key": key, **plain(by_key[key])} for key in new])
         found |= ids_of(connection, table, "key", new)
     return found

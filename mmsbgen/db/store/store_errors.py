@@ -51,8 +51,7 @@ def is_transient(error: BaseException) -> bool:
         return False
     if error.connection_invalidated:
         return True
-    state = getattr(error.orig, "sqlstate", None)
-    if state is not None:
+    if (state := getattr(error.orig, "sqlstate", None)) is not None:
         return state in ("40001", "40P01", "55P03")
     return isinstance(error, OperationalError) and "locked" in str(error.orig)
 
@@ -68,8 +67,7 @@ def explained(location: str) -> Iterator[None]:
         for sign, kind, remedy in _SQLITE_CAUSES:
             if sign in text:
                 raise kind(f"the database {location} {remedy} ({text})") from error
-        remedy = _SERVER_CAUSES.get(getattr(cause, "sqlstate", None) or "", "")
-        if remedy:
+        if remedy := _SERVER_CAUSES.get(getattr(cause, "sqlstate", None) or "", ""):
             raise StoreError(f"the database {location} {remedy} ({text})") from error
         if isinstance(error, OperationalError | InterfaceError | InternalError | sqlite3.OperationalError):
             raise StoreError(f"the database {location} failed: {text}") from error

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, func, select, update
@@ -75,7 +74,7 @@ def open_store(url: str | Path | None = None, *, read_only: bool = False, when_u
     """
     location = locate(url)
     if not read_only:
-        return _writable_when_used(location) if when_used else _writable(location)
+        return _writable_when_used(location) if when_used else Store(_migrated(location), location)
     if not location.exists():
         return _empty_store(location)
     database = connect(location, read_only=True)
@@ -102,10 +101,6 @@ def _migrated_copy(location: Location, found: str) -> Store:
 
 def _older(location: Location, found: str) -> str:
     return f"the database {location} has the older schema {found}: what writes, such as mmsbgen tune, upgrades it"
-
-
-def _writable(location: Location) -> Store:
-    return Store(_migrated(location), location)
 
 
 def _writable_when_used(location: Location) -> Store:
@@ -219,7 +214,7 @@ class Store:
         if self.older is not None:
             raise InputError(_older(self.place, self.older))
         if self.read_only and (self.place.path or self.place.url):
-            with _writable(self.place) as writable:
+            with Store(_migrated(self.place), self.place) as writable:
                 writable.quarantine(failure)
         else:
             self.database.write(lambda connection: record_rows.insert_quarantined(connection, [failure]))
@@ -251,13 +246,7 @@ class Store:
         def work(connection: Connection) -> list[TrialRecord]:
             parts = record_rows.Parts(connection)
             query = record_rows.select_trials().order_by(TrialRow.created_at.desc(), TrialRow.id.desc()).limit(limit)
-            query = of_parts(query, connection, kernel=kernel, device=device, problem=problem)
-            if status == "failed":
-                query = query.where(TrialRow.status != "ok")
-            elif status is not None:
-                query = query.where(TrialRow.status == status)
-            if run is not None:
-                query = query.where(TrialRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
+            query = of_parts(query, connection, kernel=kernel, device=device, problem=problem, status=status, run=run)
             if key is not None:
                 query = of_key(query, key)
             return [record_rows.trial_record(row, parts) for row in connection.execute(query)]
@@ -266,17 +255,11 @@ class Store:
 
     def devices(self) -> list[DeviceRecord]:
         """All devices, sorted by label and driver."""
-        found: list[DeviceRecord] = [
-            d for _, d in self.database.read(lambda c: list(record_rows.read_parts(c, DeviceRow)))
-        ]
-        return sorted(found, key=lambda d: (d.label, d.driver, d.key))
+        return sorted(self._parts(DeviceRow), key=lambda d: (d.label, d.driver, d.key))
 
     def kernels(self) -> list[KernelRecord]:
         """All kernels, sorted by family and name, with one record for each template digest."""
-        found: list[KernelRecord] = [
-            k for _, k in self.database.read(lambda c: list(record_rows.read_parts(c, KernelRow)))
-        ]
-        return sorted(found, key=lambda k: (k.family, k.name, k.template_digest))
+        return sorted(self._parts(KernelRow), key=lambda k: (k.family, k.name, k.template_digest))
 
     def runs(self) -> list[RunRecord]:
         """All runs, newest first."""
@@ -285,10 +268,10 @@ class Store:
 
     def problems(self) -> list[ProblemRecord]:
         """All problems, sorted by family and parameters."""
-        found: list[ProblemRecord] = [
-            p for _, p in self.database.read(lambda c: list(record_rows.read_parts(c, ProblemRow)))
-        ]
-        return sorted(found, key=lambda p: (p.family, canonical_json(p.params)))
+        return sorted(self._parts(ProblemRow), key=lambda p: (p.family, canonical_json(p.params)))
+
+    def _parts(self, table: type[Base]) -> list[Any]:
+        return self.database.read(lambda c: [record for _, record in record_rows.read_parts(c, table)])
 
     def roofs(self, *, device: DeviceRecord | None = None, run: str | None = None) -> list[RoofRecord]:
         """Measured roofs, newest first."""
@@ -384,19 +367,13 @@ class Store:
         return self.database.write(work)
 
     def export_jsonl(self, path: str | Path) -> int:
-        """Write all records to a JSON-lines file (gzip if it ends in ``.gz``); return the number of trials.
-
-        Raises ``InputError`` when the file cannot be written.
-        """
+        """Write all records to a JSON-lines file (gzip for ``.gz``); return the number of trials, or raise an error."""
         bundle = self.bundle()
         jsonl.write(bundle, Path(path))
         return len(bundle.trials)
 
     def import_jsonl(self, path: str | Path) -> int:
-        """Add the missing records of a file in one transaction; return the number of trials added.
-
-        Raises ``InputError`` that names the line of a malformed file.
-        """
+        """Add what is missing from a file; return the number of trials, or raise InputError that names a line."""
         return self.add_bundle(jsonl.read(Path(path)))
 
     def close(self) -> None:
@@ -406,9 +383,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -8,8 +8,6 @@ from typing import Literal
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 
-__all__ = ["BFS", "CORES", "NONE", "SSSP", "Rounds", "real_of"]
-
 #: "No level", "no core yet": the largest 32-bit number, as in the templates.
 NONE = 0xFFFFFFFF
 

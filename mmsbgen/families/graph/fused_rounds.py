@@ -13,8 +13,6 @@ from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.space import Config
 
-__all__ = ["fused_entries", "launch_fused"]
-
 #: Limits of one launch, so that the host can stop it: rounds, and vertices of frontiers in thousands.
 MOST_ROUNDS, MOST_WORK = 1 << 16, 1 << 17
 

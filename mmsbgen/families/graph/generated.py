@@ -19,8 +19,6 @@ from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 
-__all__ = ["SHAPES", "features", "generated", "inputs_refusal", "read", "workload"]
-
 SHAPES = ("power-law", "grid", "path")
 _RANK_ROUNDS = 20
 #: The reference takes a round for each vertex of a path.
@@ -126,22 +124,6 @@ def _equal(name: str, value: Array) -> Judge:
     return judge
 
 
-def _bfs(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
-    return inputs.state_of_bfs(arcs, source), _equal("level", reference.levels(arcs, source))
-
-
-def _sssp(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
-    return inputs.state_of_sssp(arcs, source, real), _equal("dist", reference.distances(arcs, source, real))
-
-
-def _components(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
-    return inputs.state_of_components(arcs), _equal("label", reference.components(arcs))
-
-
-def _cores(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
-    return inputs.state_of_cores(arcs), _equal("core", reference.cores(arcs))
-
-
 def _parents(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
     level = reference.levels(arcs, source)
     given = {"level": level, "parent": np.full(level.size, NONE, np.uint32), "n": np.uint32(level.size)}
@@ -161,10 +143,10 @@ def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge
 
 
 _ARGUMENTS = {
-    "bfs": _bfs,
+    "bfs": lambda a, s, real: (inputs.state_of_bfs(a, s), _equal("level", reference.levels(a, s))),
     "parents": _parents,
-    "sssp": _sssp,
-    "components": _components,
-    "cores": _cores,
+    "sssp": lambda a, s, real: (inputs.state_of_sssp(a, s, real), _equal("dist", reference.distances(a, s, real))),
+    "components": lambda a, s, real: (inputs.state_of_components(a), _equal("label", reference.components(a))),
+    "cores": lambda a, s, real: (inputs.state_of_cores(a), _equal("core", reference.cores(a))),
     "pagerank": _pagerank,
 }

@@ -10,18 +10,6 @@ from numpy.typing import NDArray
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = [
-    "GRAPH_ARRAYS",
-    "SCRATCH",
-    "graph_array",
-    "of_graph",
-    "state_of_bfs",
-    "state_of_components",
-    "state_of_cores",
-    "state_of_pagerank",
-    "state_of_sssp",
-]
-
 Inputs = dict[str, Any]
 
 

@@ -10,8 +10,6 @@ from mmsbgen.families.graph.declare import NONE, Rounds, real_of
 from mmsbgen.families.graph.fused_rounds import launch_fused
 from mmsbgen.kernels.host_program import Launches
 
-__all__ = ["LaunchedRounds"]
-
 #: Places of ``counts``, as in the template.
 NEXT, ARCS, KEPT, STEP, ODD, LEAST_LEFT, TOTAL = range(7)
 #: A round that pulls becomes one that pushes when fewer than one vertex in so many is in the frontier.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["components", "cores", "distances", "levels", "parents", "ranks"]
-
 Array = NDArray[Any]
 
 

@@ -9,8 +9,6 @@ from mmsbgen.families.graph.declare import Rounds
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
-__all__ = ["BLOCK", "BLOCKS", "LOOP", "PER_ITEM", "PER_UNIT", "fits", "round_default", "round_space"]
-
 #: Up to so many cores, one work-item without atomics is faster than all with them.
 _FEW_UNITS = 4
 #: Blocks of a fused loop zero counters together.

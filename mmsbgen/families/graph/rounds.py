@@ -9,13 +9,11 @@ from typing import Any
 from mmsbgen.families.graph.declare import BFS, CORES, SSSP, Rounds, real_of
 from mmsbgen.families.graph.fused_rounds import fused_entries, scalars
 from mmsbgen.families.graph.launched_rounds import LaunchedRounds
-from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, PER_ITEM, round_default, round_space
+from mmsbgen.families.graph.round_axes import round_default, round_space
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
-
-__all__ = ["BLOCK", "BLOCKS", "PER_ITEM", "real_of", "rounds_entries", "rounds_kernel", "shape"]
 
 _GRAPH = (
     Argument("offsets", "u32", "in", "[n + 1] first arc of each vertex"),

@@ -7,21 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.graph.rounds import BLOCK, BLOCKS, real_of
+from mmsbgen.families.graph.declare import real_of
+from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS
 from mmsbgen.kernels.dialect import dialect
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
-__all__ = ["COUNTS", "MOST_FEATURES", "SETTINGS", "propagate_kernel", "row_length"]
-
 MOST_FEATURES = 1024
 #: Places of ``settings``: the tolerance, the most rounds; the share of arcs below which only changes are sent is one in
 #: ``CHANGES`` (0: never); all arcs, and those out of seeds; then the rounds, the last change (infinite unless the last
 #: round was over all vertices), and passes over all arcs; the round that a call before ended with, to go on (0: anew).
 TOLERANCE, MOST_ROUNDS, CHANGES, ARCS, SEED_ARCS, ROUNDS, CHANGE, PASSES, START = range(9)
-SETTINGS = {"rounds": ROUNDS, "change": CHANGE, "passes": PASSES}
 #: Shape of ``counts``, and places in one of its rows, as in the template.
 COUNTS = (64, 4)
 _CHANGE, _MOVED_ARCS, _READ_ARCS = range(3)
@@ -166,8 +164,7 @@ def _rounds(on: Launches) -> None:
     n, limit = np.uint32(on.count), real(tolerance)
     grid, block = _shape(on.problem, on.config, on.count, on.traits).shape
     every = int(on.config["check_every"])
-    start = int(settings[START])
-    if not start:
+    if not (start := int(settings[START])):
         on.launch("begin", grid, block, n=n)
     step, read, work, change, refresh = start, start, 0, np.inf, start > 0
     while step < most:

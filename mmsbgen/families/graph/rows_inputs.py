@@ -12,8 +12,6 @@ from mmsbgen.families.graph.rows import COUNTS, row_length
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.family import Expected, Judge
 
-__all__ = ["WORKLOAD_ROUNDS", "after_rounds", "matrix_in", "state_of_rows", "workload_of_rows"]
-
 Array = NDArray[Any]
 
 #: Rounds of a workload; the first sends changes only, the later ones go over all vertices.

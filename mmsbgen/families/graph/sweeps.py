@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.families.graph import inputs
-from mmsbgen.families.graph.declare import NONE
-from mmsbgen.families.graph.round_axes import LOOP, PER_UNIT, fits
-from mmsbgen.families.graph.rounds import BLOCK, BLOCKS, PER_ITEM, real_of, shape
+from mmsbgen.families.graph.declare import NONE, real_of
+from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, LOOP, PER_ITEM, PER_UNIT, fits
+from mmsbgen.families.graph.rounds import shape
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
-
-__all__ = ["CHANGE", "ROUNDS", "components_kernel", "pagerank_kernel", "parents_kernel"]
 
 #: Places of ``settings``.
 ALPHA, TOLERANCE, MOST_ROUNDS, LOST, ROUNDS, CHANGE = range(6)

@@ -78,15 +78,13 @@ def load_edge_list(path: str | os.PathLike[str], columns: Sequence[Any] | None =
 
 def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) -> Graph:
     """The graph of the content ``raw`` of ``file``, an edge list or a table; raises as :func:`load_edge_list`."""
-    kind = foreign_format(file, raw)
-    if kind:
+    if kind := foreign_format(file, raw):
         raise InputError(f"{file} has the format {kind}, and is no edge list or table; give one of these")
     need_fields(file, raw, "integers")
     text = text_lines(file, raw)
     isolated = _isolated_ids(text)
     name, whole = short_name(file), record_path(file)
-    table = _table(file, text, reading)
-    if table is not None:
+    if (table := _table(file, text, reading)) is not None:
         words, kept = table
         return _graph_of_words(words, isolated, name, whole, kept)
     need_weights(reading, str(file))
@@ -242,8 +240,7 @@ def _without_header(file: Path, words: list[bytes], text: bytes) -> list[bytes]:
     """
     if not words:
         return words
-    tabbed = b"\t" in next(_link_lines(text))
-    if tabbed:
+    if tabbed := b"\t" in next(_link_lines(text)):
         bad = next((line for line in _link_lines(text) if b"\t" not in line), None)
         if bad is not None:
             raise InputError(f"{file}: {_show(bad)} has no tab between two ids, and the first link has: mend the line")

@@ -20,8 +20,6 @@ from mmsbgen.graph.files.file_bytes import short_name
 from mmsbgen.graph.graph import Graph, LoadReport, pack_pairs, string_ids
 from mmsbgen.graph.split import HeldOut, Split, held_out
 
-__all__ = ["graph_of_archive", "is_graph_archive", "split_of_archive", "write_graph"]
-
 #: A member that only these archives have.
 _MEMBER = "non_links.npy"
 

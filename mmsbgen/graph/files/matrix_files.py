@@ -15,10 +15,9 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import library
 from mmsbgen.base.user_files import need_memory
-from mmsbgen.graph.edge_tables import from_table
 from mmsbgen.graph.files.graph_archive import graph_of_archive, is_graph_archive
 from mmsbgen.graph.graph import Graph
-from mmsbgen.graph.library_graphs import from_array, from_scipy
+from mmsbgen.graph.library_graphs import from_array, from_scipy, from_table
 from mmsbgen.graph.reading_options import ReadingOptions, need_weights
 
 #: Most bytes of memory for a byte of the arrays of a file while it is read, for a row of a table and for its cells.

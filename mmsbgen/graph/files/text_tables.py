@@ -51,8 +51,7 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
     Raises:
         InputError: If more than one delimiter divides all lines into as many columns, or all lines are in brackets.
     """
-    excel = _EXCEL.match(text)
-    if excel:
+    if excel := _EXCEL.match(text):
         return excel[1]
     lines = list(islice(_lines(text), _SAMPLE_LINES))
     if lines and all(map(_IN_BRACKETS.fullmatch, lines)):
@@ -115,9 +114,7 @@ def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tupl
     )
     if mixed is not None:
         raise InputError(f"{mixed!r} in one column is several numbers; separate all columns by the same sign. {shown}")
-    missing = next((row for row in body if not (row[ends[0]] and row[ends[1]])), None)
-    if missing is not None:
-        raise InputError(f"the row {missing} lacks an id; delete it, or name the vertex")
+    _need_ids(body, ends)
     return first, second, kept
 
 
@@ -149,11 +146,15 @@ def read_arcs(
             )
         header = int(found)
     body = rows[header:]
-    missing = next((row for row in body if not (row[ends[0]] and row[ends[1]])), None)
-    if missing is not None:
-        raise InputError(f"the row {missing} lacks an id; delete it, or name the vertex")
+    _need_ids(body, ends)
     first, second = ([row[end] for row in body] for end in ends[:2])
     return first, second, [row[ends[2]] for row in body] if weighted else []
+
+
+def _need_ids(rows: list[Row], ends: Sequence[int]) -> None:
+    for row in rows:
+        if not (row[ends[0]] and row[ends[1]]):
+            raise InputError(f"the row {row} lacks an id; delete it, or name the vertex")
 
 
 def _usual_columns(rows: list[Row]) -> tuple[int, tuple[int, ...]]:
@@ -169,8 +170,7 @@ def _even_rows(text: str, delimiter: str | None) -> list[Row]:
     lines = list(_lines(text))
     if delimiter is not None:
         _refuse_unclear_lines(text, lines, delimiter)
-    rows = list(_rows(lines, delimiter))
-    if not rows:
+    if not (rows := list(_rows(lines, delimiter))):
         raise InputError("there is no link; give at least one pair of ids")
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
@@ -183,8 +183,7 @@ def _even_rows(text: str, delimiter: str | None) -> list[Row]:
 
 def _refuse_unclear_lines(text: str, lines: list[str], delimiter: str) -> None:
     """Raise InputError for quotes that are not closed in their line, and for comments that may be links."""
-    torn = next((line for line in lines if line.count('"') % 2), None)
-    if torn is not None:
+    if (torn := next((line for line in lines if line.count('"') % 2), None)) is not None:
         raise InputError(f"{_cut(torn)!r} has a quote that is not closed; a row must be one line: mend or delete it")
     begin = text.find(lines[0]) if lines else 0
     link = next((line for line in text[begin:].split("\n") if line.startswith(("#", "%")) and delimiter in line), None)
@@ -218,8 +217,7 @@ def _found_columns(rows: list[Row], shown: str) -> tuple[int, tuple[int, ...]]:
         return 1, (names.index(usual[0][0]), names.index(usual[0][1]))
     if len(names) != 2:
         raise InputError(f"it is not clear which columns are the two ends of a link; name them: {_REMEDY}. {shown}")
-    header = _has_header(rows)
-    if header is None:
+    if (header := _has_header(rows)) is None:
         raise InputError(
             f"it is not clear whether the first row is a header or a link. If it is a link, give --columns 1,2. If it "
             f"is a header, give its names or delete it. {shown}"
@@ -253,8 +251,7 @@ def _named_columns(rows: list[Row], columns: Sequence[Any], shown: str) -> tuple
         at = [int(end) - 1 for end in ends]
         pairs = [[row[at[0]], row[at[1]]] for row in rows]
         usual = (names[at[0]].lower(), names[at[1]].lower()) in USUAL_COLUMNS
-        header = usual or _has_header(pairs)
-        if header is None:
+        if (header := usual or _has_header(pairs)) is None:
             warn_user(f"the first row, {pairs[0]}, is read as a link; if it is a header, give its names", GraphWarning)
         return int(header is True), tuple(at)
     odd = next((end for end in ends if names.count(end) != 1 and end not in numbers), ends[0])

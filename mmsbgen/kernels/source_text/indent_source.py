@@ -59,8 +59,7 @@ def without_unused_defines(text: str) -> str:
     """The same program without ``#define NAME ...`` lines whose name is not used elsewhere."""
     while True:
         counts = Counter(_WORD.findall(_COMMENT.sub("", text)))
-        unused = [found for found in _DEFINE.finditer(text) if counts[found[1]] == 1]
-        if not unused:
+        if not (unused := [found for found in _DEFINE.finditer(text) if counts[found[1]] == 1]):
             return text
         for found in reversed(unused):
             text = text[: found.start()] + text[found.end() :]

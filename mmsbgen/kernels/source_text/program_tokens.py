@@ -6,8 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-__all__ = ["digest_of_tokens", "tokens"]
-
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _STRING = r'(?:u8|[uUL])?(?:"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
 _COMMENT = re.compile(rf"({_STRING})|/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -33,8 +31,7 @@ def tokens(source: str) -> Iterator[str]:
         if not _DIRECTIVE.match(line):
             yield from _TOKEN.findall(line)
             continue
-        defined = _DEFINE.match(line)
-        if defined:
+        if defined := _DEFINE.match(line):
             yield " ".join(defined[0].replace("#", "", 1).split())
         yield from _TOKEN.findall(line, defined.end() if defined else 0)
         yield "\n"

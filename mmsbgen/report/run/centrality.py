@@ -11,8 +11,6 @@ from mmsbgen import algorithms
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.graph import Graph
 
-__all__ = ["Centrality", "centrality"]
-
 
 @dataclass(frozen=True)
 class Centrality:

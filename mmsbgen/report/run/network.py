@@ -50,9 +50,7 @@ def is_small(graph: Graph) -> bool:
 
 def draw(saved: SavedRun, graph: Graph | None) -> Picture | None:
     """The drawing of a small known graph, else of its communities; None with fewer than two communities."""
-    if graph is not None and is_small(graph):
-        return draw_graph(saved, graph)
-    return draw_communities(saved, graph)
+    return draw_graph(saved, graph) if graph is not None and is_small(graph) else draw_communities(saved, graph)
 
 
 def draw_graph(saved: SavedRun, graph: Graph) -> Picture:

@@ -222,8 +222,7 @@ def _convergence(record: Record) -> Section:
     ]
     numbers += _structure(of_record(record))
     tables.append(Table("Verdict in numbers", ("", "value"), numbers, frozenset({1})))
-    trials = (record.get("course") or {}).get("trials") or []
-    if trials:
+    if trials := (record.get("course") or {}).get("trials") or []:
         chosen = record["course"]["start"]
         starts = [
             (
@@ -241,8 +240,7 @@ def _convergence(record: Record) -> Section:
 
 
 def _link_probabilities(record: Record) -> Section | None:
-    note = record.get("calibration")
-    if note is None:
+    if (note := record.get("calibration")) is None:
         return None
     text, test = note["text"], note["test"]
     if test is not None:
@@ -284,8 +282,7 @@ def _percent(value: float | None) -> str:
 
 
 def _choice(record: Record) -> Section | None:
-    picture = trace_pictures.choice_of_k(record)
-    if picture is None:
+    if (picture := trace_pictures.choice_of_k(record)) is None:
         return None
     rows = [
         (

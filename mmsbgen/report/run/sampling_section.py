@@ -25,8 +25,7 @@ _SHOWN = {
 
 def sampling_section(saved: SavedRun) -> Section | None:
     """The section on the draws of a run; None for a run that optimises."""
-    told = saved.record.get("sampling")
-    if not told:
+    if not (told := saved.record.get("sampling")):
         return None
     draws = saved.result.memberships.all_draws
     picture = _picture(draws) if draws else None

@@ -32,7 +32,6 @@ def load(folder: Path) -> SavedRun:
     Raises :class:`InputError` if there are none, or if they are damaged or do not belong together.
     """
     found, record = read_run(folder)
-    absent = {"trace", "seconds", "iterations", "options"} - record.keys()
-    if absent:
+    if absent := {"trace", "seconds", "iterations", "options"} - record.keys():
         raise InputError(f"{folder / 'run.json'} has no {min(absent)}: run `mmsbgen detect -o` again")
     return SavedRun(folder, record, found)

@@ -132,8 +132,7 @@ def _known(value: float | None) -> str:
 
 def health(record: Record) -> Picture | None:
     """The picture of mean row sum and step size over the run; None without a trace."""
-    rows = record["trace"]
-    if not rows:
+    if not (rows := record["trace"]):
         return None
     x = _column(rows, "updates_per_vertex")
     figure, ((left, right),) = panels(1, 2, 8.6, 2.9)

@@ -16,6 +16,7 @@ from mmsbgen.report.style import (
     MUTED,
     Picture,
     colour,
+    finish_panels,
     log_scale,
     panels,
     single,
@@ -32,8 +33,7 @@ _FAR = 50
 def spreads(cases: Sequence[Case]) -> list[Picture]:
     """The times of all configurations of each kernel relative to the best one, a panel per device."""
     devices = {label: _largest(found) for label, found in by_device(cases).items()}
-    devices = {label: found for label, found in devices.items() if found}
-    if not devices:
+    if not (devices := {label: found for label, found in devices.items() if found}):
         return []
     shown = list(devices.items())[:6]
     columns = min(2, len(shown))
@@ -60,10 +60,7 @@ def spreads(cases: Sequence[Case]) -> list[Picture]:
     for panel in flat[: len(shown)]:
         log_scale(panel, "y")
         panel.tick_params(labelleft=True)
-    for row in axes:
-        row[0].set_ylabel("time over the best")
-    for panel in flat[len(shown) :]:
-        panel.set_visible(False)
+    finish_panels(axes, len(shown), "time over the best")
     caption = (
         "Each line is a kernel on its problem with the most configurations (their number in brackets), each "
         "configuration's time over that of the best one. A line that rises late has many good configurations."
@@ -128,10 +125,7 @@ def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
     log_scale(flat[0], "y", unit="s")
     for panel in flat[1 : len(moving)]:
         panel.grid(axis="y")
-    for row in axes:
-        row[0].set_ylabel("time of a call")
-    for panel in flat[len(moving) :]:
-        panel.set_visible(False)
+    finish_panels(axes, len(moving), "time of a call")
     same = [other.problem for other in cases if other.kernel.name == case.kernel.name]
     problem = problem_texts([case.problem, *same])[0]
     figure.suptitle(f"{case.kernel.name} on {plain(case.label, 50)}: {plain(problem, 70)}", fontsize=10.5, color=INK)
@@ -172,8 +166,7 @@ def measured_over_time(figure_cases: Sequence[Case]) -> Picture | None:
     """The picture of the best time so far in each case's longest search; None without searches."""
     searches = []
     for case in figure_cases:
-        runs = by_run(case)
-        if runs:
+        if runs := by_run(case):
             searches.append((case, max(runs.values(), key=len)))
     searches = sorted((one for one in searches if len(one[1]) > 5), key=lambda one: -len(one[1]))[:_KERNELS]
     if not searches:

@@ -27,6 +27,7 @@ from mmsbgen.report.style import (
     Picture,
     bright,
     colour,
+    finish_panels,
     log_scale,
     marker,
     on_scale,
@@ -83,10 +84,7 @@ def roofline(trials: Sequence[TrialRecord], roofs: Sequence[RoofRecord]) -> Pict
         log_scale(panel, "y")
         panel.set_title(f"{plain(label, 46)} ({devices[label]} trials)")
         panel.set_xlabel("bytes that a call must move")
-    for row in axes:
-        row[0].set_ylabel("rate of these bytes (GB/s)")
-    for panel in flat[len(labels) :]:
-        panel.set_visible(False)
+    finish_panels(axes, len(labels), "rate of these bytes (GB/s)")
     _kernel_legend(figure, kernels)
     left_out = f" {len(devices) - len(labels)} devices are left out." if len(devices) > len(labels) else ""
     shares = [t.roof_fraction for t in rated if t.roof_fraction is not None]
@@ -314,8 +312,7 @@ def history(found: Sequence[Series]) -> Picture | None:
         x = np.array([date2num(when) for when in series.when])  # type: ignore[no-untyped-call]
         axes.plot(x, series.best_s, color=colour(number), linewidth=1.2, label=plain(series.title, 90))
         for place, driver in enumerate(drivers):
-            at = [i for i, name in enumerate(series.drivers) if name == driver]
-            if at:
+            if at := [i for i, name in enumerate(series.drivers) if name == driver]:
                 y = np.array(series.best_s)[at]
                 axes.plot(x[at], y, marker=marker(place), linestyle="", color=colour(number), markersize=6)
     locator = AutoDateLocator()  # type: ignore[no-untyped-call]

@@ -19,6 +19,7 @@ from mmsbgen.report.style import (
     MUTED,
     Picture,
     colour,
+    finish_panels,
     log_scale,
     marker,
     panels,
@@ -129,11 +130,6 @@ def _line_styles(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _milliseconds(axes: Axes) -> None:
-    axes.set_ylabel("time of a call (ms)")
-    log_scale(axes, "y")
-
-
 def block_sizes(cases: Sequence[Case], size: int) -> list[Picture]:
     """Time along one axis by the values of another, one picture per device (figures 3 and 4 of the paper)."""
     found = []
@@ -151,7 +147,8 @@ def block_sizes(cases: Sequence[Case], size: int) -> list[Picture]:
                 _lines(panel, case, sweep, lines)
                 powers(panel, ticks)
                 panel.set_title(f"{case.variant}, {kind}", fontsize=10)
-            _milliseconds(row[0])
+            row[0].set_ylabel("time of a call (ms)")
+            log_scale(row[0], "y")
             low, high = row[0].get_ylim()
             row[0].set_ylim(top=high * (high / low) ** 0.3)  # room for the legends
             for panel in row[1:]:
@@ -180,8 +177,7 @@ def block_sizes(cases: Sequence[Case], size: int) -> list[Picture]:
 def _lines(axes: Axes, case: Case, sweep: Sweep, lines: Sequence[str]) -> None:
     fastest = case.fastest_by(sweep.lines, sweep.along)
     for i, line in enumerate(lines):
-        points = sorted((int(x), s) for (name, x), s in fastest.items() if name == line)
-        if points:
+        if points := sorted((int(x), s) for (name, x), s in fastest.items() if name == line):
             x, y = zip(*((at, s * 1e3) for at, s in points), strict=True)
             axes.plot(x, y, marker=marker(i), color=colour(i), label=line, linewidth=1.2, markersize=5)
     if case.roof_s is not None:
@@ -226,8 +222,7 @@ def vector_widths(cases: Sequence[Case], size: int) -> list[Picture]:
 
 def roof_by_size(cases: Sequence[Case]) -> list[Picture]:
     """The share of the measured roof that the best configuration reaches, by size."""
-    having = [case for case in cases if case.roof_fraction is not None]
-    if not having:
+    if not (having := [case for case in cases if case.roof_fraction is not None]):
         return []
     sweep = _sweep(having[0])
     figure, axes = single(7.6, 5.0)
@@ -288,10 +283,7 @@ def best_default_worst(cases: Sequence[Case]) -> list[Picture]:
     for panel in flat[: len(groups)]:
         log_scale(panel, "y")
         panel.tick_params(labelleft=True)
-    for row in axes:
-        row[0].set_ylabel("time of a call (ms)")
-    for panel in flat[len(groups) :]:
-        panel.set_visible(False)
+    finish_panels(axes, len(groups), "time of a call (ms)")
     figure.suptitle(f"{cases[0].kernel.name}: what tuning is worth, {sizes_text(cases[0])}", fontsize=11)
     caption = (
         "The fastest and the slowest measured configuration, and the built-in default of the version that drew this. "

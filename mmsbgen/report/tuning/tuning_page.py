@@ -79,8 +79,7 @@ def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
         rows.append((*named, f"{count:,}", _range(copy), _range(gather)))
     columns = ("device", "backend", "driver", "units", "trials", "copy (GB/s)", "gather (GB/s)")
     tables = [Table("Devices and drivers", columns, rows, frozenset({3, 4, 5, 6}))]
-    problems = _problems(bundle)
-    if problems:
+    if problems := _problems(bundle):
         names = ("kernel", "parameter", "values that were measured")
         tables.append(Table("Problems by kernel", names, problems, folded=True))
     return Section("Coverage", "", _some(database_pictures.coverage(bundle.trials)), tables)
@@ -148,13 +147,11 @@ def _configurations(
 
 
 def _roofline(bundle: Bundle, cases: Sequence[Case]) -> Section | None:
-    picture = database_pictures.roofline(bundle.trials, bundle.roofs)
-    if picture is None:
+    if (picture := database_pictures.roofline(bundle.trials, bundle.roofs)) is None:
         return None
     rows = []
     for (label, kernel), found in by_device(cases, lambda case: (case.label, case.kernel.name)).items():
-        shares = sorted(case.roof_fraction for case in found if case.roof_fraction is not None)
-        if shares:
+        if shares := sorted(case.roof_fraction for case in found if case.roof_fraction is not None):
             rows.append((label, kernel, len(found), f"{shares[0]:.1%}", f"{shares[-1]:.1%}"))
     columns = ("device", "kernel", "problems", "least of roof", "most of roof")
     table = Table("Share of the roof that the best configurations reach", columns, rows, frozenset({2, 3, 4}), "", True)

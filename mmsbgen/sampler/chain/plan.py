@@ -19,8 +19,6 @@ from mmsbgen.sampler.posterior.draws import DrawRecorder
 from mmsbgen.sampler.state import buffers, memory_needs
 from mmsbgen.sampler.state.device_state import State, StateShape
 
-__all__ = ["Plan"]
-
 
 class Plan:
     """Plan of a chain on a split graph and a device that is not opened yet.
@@ -112,7 +110,7 @@ class Plan:
         graph, shape = self.split.graph, self.shape
         pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
         listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
-        rows = self.export_rows * shape.row
+        rows, draws = self.export_rows * shape.row, DrawRecorder.bytes(len(self.split.validation.pairs), shape.k)
         each = memory_needs.NARROWED if shape.stored.narrow else shape.real.itemsize
         starts = 0
         if self.starts_from_sets:
@@ -126,11 +124,6 @@ class Plan:
             "results": max(0, results - starts),  # what starts took is free by then
             "edge sets": self.links.buckets.nbytes + self.held.buckets.nbytes,
             "mini-batches": listed + pairs * 64,
-            **self._draws(),
+            **({"draws": draws * self.options.chains} if self.options.samples else {}),
             "programs and libraries": 300_000_000,
         }
-
-    def _draws(self) -> dict[str, int]:
-        """Most bytes of the draws of all chains."""
-        one = DrawRecorder.bytes(len(self.split.validation.pairs), self.shape.k)
-        return {"draws": one * self.options.chains} if self.options.samples else {}

@@ -24,8 +24,9 @@ from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, THETA_DRAWN
 from mmsbgen.sampler.minibatch.drawn_ahead import DrawnAhead
 from mmsbgen.sampler.minibatch.partners import OwnPartners
-from mmsbgen.sampler.options.options import FOLLOWING_SWEEPS, SAMPLE_STEP, Options
+from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.phases import Phases
+from mmsbgen.sampler.options.schedule import FOLLOWING_SWEEPS, SAMPLE_STEP
 from mmsbgen.sampler.posterior.draws import DrawRecorder
 from mmsbgen.sampler.ranks.sharing import SharedSweeps, Team
 from mmsbgen.sampler.starts.start_methods import Start, first_theta
@@ -78,7 +79,7 @@ class Sampler:
         self.max_vertices, self.capacity = plan.max_vertices, plan.capacity
         self.rule, self.problem, self.shape, self.partners = plan.rule, plan.problem, plan.shape, plan.partners
         self.chain = self._first()
-        """State of the chain on the host; replaced by :meth:`restore`."""
+        """State of the chain on the host; replacing it does not change the arrays on the device."""
         self.stages = StageClock(runtime.device)
         """Seconds by stage."""
 
@@ -92,7 +93,8 @@ class Sampler:
         """This rank's part in sweeps that several ranks share."""
         self.loop: Loop | None = None
         """The persistent kernel, in fused mode."""
-        self.draws = self._recorder()
+        held = split.validation
+        self.draws = DrawRecorder(held.pairs, held.labels, self.shape.k) if options.samples else None
         """Draws that the chain has kept; None for a run that optimises."""
         self.state = (
             SparseState(self.device, self.shape)
@@ -119,10 +121,6 @@ class Sampler:
             self.close()
             raise
 
-    def restore(self, chain: ChainState) -> None:
-        """Replace :attr:`chain`, the state on the host; arrays on the device do not change."""
-        self.chain = chain
-
     @property
     def iteration(self) -> int:
         """Number of iterations so far."""
@@ -144,10 +142,6 @@ class Sampler:
 
     def _first(self) -> ChainState:
         return ChainState.first(len(self.split.validation.pairs), self.options.n_communities)
-
-    def _recorder(self) -> DrawRecorder | None:
-        held = self.split.validation
-        return DrawRecorder(held.pairs, held.labels, self.shape.k) if self.options.samples else None
 
     # Schedule ------------------------------------------------------------------------------------------------
 
@@ -196,8 +190,6 @@ class Sampler:
     def _draws_theta(self) -> bool:
         """Whether theta of blocks is drawn in the current iteration; else it follows its expected counts."""
         return self.sampling or (self.options.draws_noise and self.iteration > FOLLOWING_SWEEPS * self.per_sweep)
-
-    # Memory --------------------------------------------------------------------------------------------------
 
     def _batches(self, rounds: int) -> Batches:
         partners, device, values, real = self.partners, self.device, self.values, self.shape.real
@@ -317,9 +309,8 @@ class Sampler:
 
     def iterate(self, count: int) -> None:
         """Queue ``count`` iterations, with as few launches as possible."""
-        end = self.iteration + count
-        while self.iteration < end:
-            self.advance(end - self.iteration)
+        while count > 0:
+            count -= self.advance(count)
 
     def _steps(self, iteration: int) -> tuple[float, float]:
         eps = self.options.step_sizes(float(iteration))
@@ -366,14 +357,10 @@ class Sampler:
         return self.chain.beta_sum / self.averaged if self.averaged else self.state.beta()
 
     def moments(self, first: int, stop: int) -> tuple[Array, Array]:
-        """Posterior mean and standard deviation ``[stop - first, K]`` of pi of a range of vertices.
-
-        For a run that keeps them and has two samples or more.
-        """
+        """Posterior mean and standard deviation ``[stop - first, K]`` of pi of a range, from two samples or more."""
         n, k, real = self.chain.averaged, self.shape.k, self.shape.real.type
-        sums, squares = (
-            self.device.download_range(self.values[name], first, stop)[:, :k] for name in ("mean", "squares")
-        )
+        arrays = (self.device.download_range(self.values[name], first, stop) for name in ("mean", "squares"))
+        sums, squares = (array[:, :k] for array in arrays)
         return sums / real(n), np.sqrt(squares / real(n - 1))
 
     def beta_moments(self) -> tuple[Array, Array]:
@@ -382,20 +369,12 @@ class Sampler:
         return self.chain.beta_sum / n, np.sqrt(self.chain.beta_squares / (n - 1))
 
     def rows(self, first: int, stop: int, mean: bool = False) -> tuple[Array, Array]:
-        """pi ``[stop - first, K]`` and row sums of a range of vertices.
-
-        With ``mean``, the rows are the posterior mean of pi if the memberships are.
-        """
+        """pi ``[stop - first, K]``, with ``mean`` its posterior mean if memberships are, and row sums of a range."""
         if isinstance(self.state, SparseState):
-            sums = self.device.download_range(self.values["row_sums"], first, stop)
-            return self.state.rows(first, stop), sums
+            return self.state.rows(first, stop), self.device.download_range(self.values["row_sums"], first, stop)
         assert stop - first <= self.values["rows"].shape[0], "more rows at a time than the buffer holds"
-        values = self.values | {
-            "sums": self.values["row_sums_out"],
-            "first": np.uint32(first),
-            "n_rows": np.uint32(stop - first),
-        }
-        self.kernels["gather_rows"].launch((stop - first) * self.shape.row, values)
+        given = {"sums": self.values["row_sums_out"], "first": np.uint32(first), "n_rows": np.uint32(stop - first)}
+        self.kernels["gather_rows"].launch((stop - first) * self.shape.row, self.values | given)
         sums = self.device.download_range(self.values["row_sums_out"], 0, stop - first)
         if mean and self.averaged:
             rows = self.device.download_range(self.values["mean"], first, stop) / self.shape.real.type(self.averaged)
@@ -409,8 +388,7 @@ class Sampler:
         if not self.options.sparse:
             # Sums of spare rows may be anything.
             sums = sums[self.device.download(self.values["slots"])]
-        found: Array = sums.astype(np.float64)
-        return found
+        return np.asarray(sums, np.float64)
 
     def clipped(self) -> int:
         """Number of coordinates whose flow the split step has bounded so far."""

@@ -94,8 +94,7 @@ def _counted(m: Memberships, rows: RowSource, links: Array, tell: Tell, members:
     With ``members`` ``[N, r]``, only links to members of the community count.
     """
     flat, r = np.zeros(m.indices.size), m.indices.shape[1]
-    on_device = getattr(rows, "explained_links", None)
-    if on_device is not None:
+    if (on_device := getattr(rows, "explained_links", None)) is not None:
         known, links = on_device(members)
         flat = known[:, :r].astype(np.float64).ravel()
     if members is not None:

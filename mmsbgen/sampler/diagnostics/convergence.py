@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.best_community import leading_communities
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.diagnostics.memberships import Memberships, by_community, largest
+from mmsbgen.sampler.diagnostics.state_rows import leading_communities
 from mmsbgen.sampler.options.phases import TOLERANCE, WINDOW, one_community, settled
 from mmsbgen.sampler.posterior.draws import effective_number
 

@@ -32,8 +32,7 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics 
     ``sampler.restore``.
     """
     pairs, chain = sampler.split.validation, sampler.chain
-    count = len(pairs.pairs)
-    if not count:
+    if not (count := len(pairs.pairs)):
         return None, chain
     held = sampler.held_values
     n = chain.samples + 1 if burnt_in else 1
@@ -153,7 +152,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
     if burnt_in and (options.average or (options.keeps_spread and drawn)):
         sampler.accumulate()
     found, chain = evaluate(sampler, burnt_in)
-    sampler.restore(chain)
+    sampler.chain = chain
     if burnt_in and drawn and sampler.draws is not None and sampler.draws.wants_next():
         _keep_draw(sampler, math.nan if found is None else found.sample_log_likelihood)
     mean_row_sum = float(sampler.row_sums().mean())

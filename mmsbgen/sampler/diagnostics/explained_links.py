@@ -1,7 +1,7 @@
 """Link probabilities from rows of pi, and the share of a link that each community explains (eq. 3.5).
 
 These functions compute on the host unless noted, a part of the links at a time.  The best community of a link is found
-on the device (:func:`mmsbgen.sampler.diagnostics.best_community.best_communities`).
+on the device (:func:`mmsbgen.sampler.diagnostics.state_rows.best_communities`).
 """
 
 from __future__ import annotations
@@ -188,8 +188,7 @@ def explained_at(
     one dot product per link, Z = delta + sum_k (beta_k - delta) pi_ak pi_bk.  If ``rows`` has a method
     ``explained_at`` (:class:`mmsbgen.sampler.diagnostics.state_rows.StateRows`), it is used.
     """
-    on_device = getattr(rows, "explained_at", None)
-    if on_device is not None:
+    if (on_device := getattr(rows, "explained_at", None)) is not None:
         yield from on_device(links, beta, delta, at)
         return
     step, cached = max(1, _BLOCK // beta.size), max(1, _CACHED // beta.size)

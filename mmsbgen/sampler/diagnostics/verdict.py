@@ -25,8 +25,6 @@ from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource,
 from mmsbgen.sampler.diagnostics.rewired_graphs import OUTSTANDING, Labels, Rewired, rewired
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 
-__all__ = ["Ranks", "Verdict", "decided", "degree_excess", "of_record", "ranks", "verdict"]
-
 #: Sets of swapped pairs, and rounds of swaps between two of them; a round proposes a swap for every pair.
 _SETS, _ROUNDS = 199, 2
 #: Most held-out links that are tested, and most multiplications for the scores of all pairs of their ends.
@@ -143,8 +141,7 @@ def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: N
 
 def of_record(record: Mapping[str, Any]) -> Verdict:
     """The verdict in a run record; ``unknown`` for a record of a version that gave none."""
-    given = record.get("verdict")
-    if given is None:
+    if (given := record.get("verdict")) is None:
         return Verdict("unknown", _OF_OLDER_RUNS)
     return Verdict(**{field.name: given[field.name] for field in fields(Verdict) if field.name in given})
 

@@ -31,14 +31,8 @@ def blocks_per_sweep(n_vertices: int, size: int) -> int:
     return -(-n_vertices // min(size, n_vertices))
 
 
-#: eps of the sampling sweeps: with 7 pairs a vertex, standard deviations come out at most 7 % too large (10 % at .02).
-SAMPLE_STEP = 0.01
-#: Sweeps of blocks with noise in which theta follows its expected counts, before it is drawn.
-FOLLOWING_SWEEPS = 50
 #: Default number of iterations of mini-batches of stars and pairs.
 STAR_ITERATIONS = 1000
-#: Most sweeps before a run of open length sets its end, even if its held-out log-likelihood still changes.
-MOST_SWEEPS = 300
 #: Default share of the links held out for test, and the fewest links for which it applies.
 TEST_SHARE, FEWEST_TEST_LINKS = 0.01, 10
 
@@ -134,10 +128,7 @@ class Options:
     )
     schedule: Schedule | None = None
     theta_scale: float | None = option(
-        None,
-        "eps of theta over eps of phi; by default one over the pairs that inform one community.",
-        "python",
-        above=0,
+        None, "eps of theta over that of phi; by default one over the pairs that inform a community.", "python", above=0
     )
     initial_row_sum: float | None = option(
         1.0, "Row sums at the start; None for the sum of the exponentials drawn, about K.", "python", above=0
@@ -202,7 +193,8 @@ class Options:
                 "start='auto' tries sweeps, which only blocks make: give stars one of communities, ego, random"
             )
         self._check_together()
-        self._check_sampling()
+        if self.sample_sweeps:
+            self._check_sampling()
 
     def _check_together(self) -> None:
         """Check combinations of options."""
@@ -226,9 +218,6 @@ class Options:
                 f"storage={self.storage!r} does not go with {what}: it is for stars (mini_batch='random-node', say) in "
                 f"float32 with partners of their own; leave it out, or store rows as {STORAGES[0]}"
             )
-        self._check_rows()
-
-    def _check_rows(self) -> None:
         if self.entries & (self.entries - 1):
             raise InputError(f"entries={self.entries}: a sparse row keeps 8, 16, 32 or 64 entries")
         if self.rows == "dense" and self.entries != ENTRIES:
@@ -243,16 +232,13 @@ class Options:
             "average=True": self.average,
             "products='half'": self.products == "half",
         }
-        for what, wrong in refused.items():
-            if wrong:
-                raise InputError(
-                    f"rows='sparse' does not go with {what}: sparse rows are for sweeps over all vertices that "
-                    "optimise; leave one of them out"
-                )
+        if clash := next((what for what, wrong in refused.items() if wrong), None):
+            raise InputError(
+                f"rows='sparse' does not go with {clash}: sparse rows are for sweeps over all vertices that optimise; "
+                "leave one of them out"
+            )
 
     def _check_sampling(self) -> None:
-        if not self.sample_sweeps:
-            return
         if not self.phased or self.noise is False:
             raise InputError(
                 f"sample_sweeps={self.sample_sweeps} follow an optimum: that is for block mini-batches whose noise is "
@@ -267,14 +253,15 @@ class Options:
     def sized_for(self, n_vertices: int, n_links: int = 0) -> Options:
         """These options with defaults chosen for a graph of ``n_vertices`` and ``n_links``.
 
-        A star has an eighth of the vertices, between 32 and 4096.  A block has a sixteenth, between 4096 and 16384,
-        so that a launch fills a GPU; graphs of at least eight blocks of 32768 use that size, as fewer launches are
-        faster.  The interval of evaluations and the end of the burn-in are set here too.  ``iterations`` stays None if
-        the run ends by its own convergence test.  With sparse rows an iteration is a sweep over all vertices.
+        Blocks are so large that a launch fills a GPU; large graphs have larger ones, as fewer launches are faster.
+        ``iterations`` stays None if the run ends by its own convergence test.  With sparse rows an iteration is a sweep
+        over all vertices.
 
         Raises :class:`InputError` if sparse rows are asked for together with a smaller size.
         """
-        rows = self.rows or ("sparse" if self._suits_sparse else "dense")
+        plain = self.phased and self.step == "split" and self.dtype == "float32" and self.products is None
+        plain &= self.mini_batch_size is None and self.n_partners is None and not (self.sample_sweeps or self.average)
+        rows = self.rows or ("sparse" if plain and self.n_communities >= FEWEST_SPARSE else "dense")
         if rows == "sparse":
             for name in ("mini_batch_size", "n_partners"):
                 if (given := getattr(self, name)) is not None and given < n_vertices:
@@ -298,8 +285,7 @@ class Options:
         sweep = blocks_per_sweep(n_vertices, whole.size) if whole.block else 1
         every = 2 * sweep if whole.iterations is None else max(1, whole.iterations // 50)
         if whole.block and whole.draws_noise:
-            # Draws of the posterior are kept at evaluations.
-            every = min(every, 2 * sweep)
+            every = min(every, 2 * sweep)  # draws of the posterior are kept at evaluations
         every = whole.evaluate_every or every
         return dataclasses.replace(whole, evaluate_every=every, burn_in_iterations=whole.burn_in_end)
 
@@ -312,13 +298,6 @@ class Options:
         if self.test is not None:
             return self.test
         return TEST_SHARE if self.validation != 0 and TEST_SHARE * n_links >= FEWEST_TEST_LINKS else 0.0
-
-    @property
-    def _suits_sparse(self) -> bool:
-        """Whether rows are sparse by default: many communities, and nothing that asks for dense rows."""
-        plain = self.phased and self.step == "split" and self.dtype == "float32" and self.products is None
-        sized = self.mini_batch_size is None and self.n_partners is None
-        return plain and sized and not (self.sample_sweeps or self.average) and self.n_communities >= FEWEST_SPARSE
 
     @property
     def sparse(self) -> bool:
@@ -395,30 +374,20 @@ class Options:
 
     @property
     def interval(self) -> int:
-        """``evaluate_every`` of sized options: as given, a fiftieth of the run, or two sweeps.
-
-        With noise from the start, blocks are evaluated every two sweeps at the latest.
-        """
+        """``evaluate_every`` of sized options."""
         assert self.evaluate_every is not None
         return self.evaluate_every
 
     @property
     def burn_in_end(self) -> int | None:
-        """First iteration whose state enters running means and posterior averages, at least 1.
-
-        None for a run of open length, whose means begin after the optimum.
-        """
+        """First iteration whose state enters means, at least 1; None for a run of open length: after its optimum."""
         if self.burn_in_iterations is not None or self.iterations is None:
             return self.burn_in_iterations
         return max(1, math.ceil(self.burn_in * self.iterations))
 
-    def as_dict(self) -> dict[str, Any]:
-        """All values, for run records and checkpoints."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Options:
-        """The inverse of :meth:`as_dict`; earlier versions wrote flags that were given as 0 or 1 as they were."""
+        """The inverse of ``dataclasses.asdict``; earlier versions wrote flags as they were given, 0 or 1 too."""
         flags = {name for name, declared in options_of(cls).items() if declared.kind is bool}
         values = {name: bool(x) if name in flags and x is not None else x for name, x in values.items()}
         schedule = values.get("schedule")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.sampler.options.options import MOST_SWEEPS, Options
+from mmsbgen.sampler.options.options import Options
 
 #: Sweeps before the first refinement and between two.
 REFINE_SWEEPS = 30
@@ -34,6 +34,8 @@ TOLERANCE = 2e-3
 EXPLAINED = 0.25
 #: Fewest sweeps of a run of open length: without refinements, the noise of single states may look like convergence.
 LEAST_SWEEPS = 60
+#: Most sweeps before a run of open length sets its end, even if its held-out log-likelihood still changes.
+MOST_SWEEPS = 300
 #: Sweeps of a run of open length without held-out pairs.
 BLIND_SWEEPS = 100
 #: Sampling sweeps, after it has settled, of a run that has noise from the start.

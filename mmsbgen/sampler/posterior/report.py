@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mmsbgen.sampler.posterior.draws import Draws, aligned
 from mmsbgen.sampler.posterior.r_hat import LEAST_DRAWS, Mixing, mixing
@@ -33,13 +32,13 @@ def sampling_report(
     """
     there = aligned(list(chains))
     one = there[0]
-    scalars = {
-        name: _single(np.array([getattr(draws, attribute) for draws in there]))
-        for name, attribute in (
-            ("log_likelihood", "log_likelihoods"),
-            ("effective_communities", "effective_communities"),
-        )
-    }
+    scalars = {}
+    for name, attribute in {
+        "log_likelihood": "log_likelihoods",
+        "effective_communities": "effective_communities",
+    }.items():
+        of_one = mixing(np.array([getattr(draws, attribute) for draws in there])[:, :, None])
+        scalars[name] = {measure: float(value[0]) for measure, value in of_one._asdict().items()}
     links = mixing(np.stack([draws.link_probabilities for draws in there]), tell)
     within = [mixing(draws.strengths[None]) for draws in chains]
     strengths = Mixing(*(np.concatenate(column) for column in zip(*within, strict=True)))
@@ -53,12 +52,6 @@ def sampling_report(
         "arrays": names,
     }
     return found | {"text": _text(found)}
-
-
-def _single(draws: npt.NDArray[np.float64]) -> dict[str, float]:
-    """Diagnostics of one quantity, from draws ``[C, T]``."""
-    found = mixing(draws[:, :, None])
-    return {name: float(value[0]) for name, value in found._asdict().items()}
 
 
 def _several(found: Mixing) -> dict[str, Any]:

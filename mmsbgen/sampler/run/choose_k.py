@@ -130,7 +130,7 @@ def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[],
                 left = steps - done - 1
                 if last and left < _AVERAGED_SWEEPS * per_sweep and left % per_sweep == 0:
                     metrics, chain = evaluate(sampler, burnt_in=True)
-                    sampler.restore(chain)
+                    sampler.chain = chain
         if not last and sampler.options.refine:
             refine(sampler)
     assert metrics is not None

@@ -27,8 +27,6 @@ from mmsbgen.sampler.starts.leiden import propagated
 from mmsbgen.sampler.starts.start_methods import Start, by_label, communities, forget, of_sets, training_graph
 from mmsbgen.tuner.measure.device_lock import having_device
 
-__all__ = ["ChainGain", "GraphChain"]
-
 _TURNS, _FEWEST = 7, 5
 _FIRST = 20
 """Sweeps before the turns, if there is time: the rows of a start have other sizes than those of most of a run."""

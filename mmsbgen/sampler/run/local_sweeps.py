@@ -26,8 +26,6 @@ from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.sparse_state import SparseState
 
-__all__ = ["MOST_ROUNDS", "LocalSweeps", "start_from", "sweep_locally", "told_bytes"]
-
 Ints = npt.NDArray[np.int64]
 
 #: L1 distance of a row from the one that its neighbours were told of beyond which they are swept: half of its mass.
@@ -90,7 +88,7 @@ def start_from(sampler: Sampler, before: Memberships, change: Change) -> None:
     of_model = before.columns >= 0
     beta[before.columns[of_model]] = before.beta[of_model]
     sampler.set_theta(np.stack([1.0 - beta, beta]))
-    sampler.restore(sampler.chain.first(len(sampler.split.validation.pairs), k)._replace(course=Phases("results")))
+    sampler.chain = sampler.chain.first(len(sampler.split.validation.pairs), k)._replace(course=Phases("results"))
 
 
 def _entries(before: Memberships, vertices: Ints, r: int, floor: float) -> tuple[Array, Array]:
@@ -198,5 +196,5 @@ def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
             active = np.union1d(active[moved > REST], _links(adjacency, telling)[1])
     device.write(sampler.values["vertices"], np.arange(n, dtype=np.uint32))
     chain = sampler.chain.counted(done, updates)
-    sampler.restore(chain._replace(course=Phases("results", end=done)))
+    sampler.chain = chain._replace(course=Phases("results", end=done))
     return LocalSweeps(done, int(touched.sum()), np.flatnonzero(changed), updates, int(active.size))

@@ -18,10 +18,9 @@ from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
-from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
 from mmsbgen.sampler.diagnostics.member_odds import member_chances
-from mmsbgen.sampler.diagnostics.state_rows import SparseRows, row_source
+from mmsbgen.sampler.diagnostics.state_rows import SparseRows, best_communities, row_source
 from mmsbgen.sampler.state.sparse_state import SparseState
 
 #: Evidence over cost from which a community stays in any case.  At 1 it would be named by its links alone; half of that

@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.best_community import best_communities
 from mmsbgen.sampler.diagnostics.explained_links import Array
-from mmsbgen.sampler.diagnostics.state_rows import row_source
+from mmsbgen.sampler.diagnostics.state_rows import best_communities, row_source
 from mmsbgen.sampler.starts.leiden import leiden, network
 from mmsbgen.sampler.starts.local_moving import Weighted, separated
 from mmsbgen.sampler.starts.start_methods import MANY
@@ -133,15 +132,14 @@ def refine(sampler: Sampler) -> int:
     """Move parts into the empty communities of a chain; returns the number of communities filled."""
     options, links = sampler.options, sampler.split.training_links
     best, shares = best_communities(sampler, links)
-    wanted = moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration)
-    if wanted:
+    if wanted := moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration):
         _move(sampler, wanted)
         theta = sampler.state.theta()
         for move in wanted:
             theta[:, move.target] = theta[:, move.source] = theta[:, move.source] / 2
         sampler.set_theta(theta)
     course = sampler.course.refined(sampler.iteration, len(wanted), sampler.per_sweep)
-    sampler.restore(sampler.chain._replace(course=course))
+    sampler.chain = sampler.chain._replace(course=course)
     return len(wanted)
 
 

@@ -67,7 +67,7 @@ def run(
         course = sampler.course.decided(options, trace, now, per_sweep, chance)
         if sampler.course.prunes(options, course) and (emptied := prune(sampler)):
             course = sampler.course.after_pruning(now, emptied, per_sweep)
-        sampler.restore(sampler.chain._replace(course=course))
+        sampler.chain = sampler.chain._replace(course=course)
 
     if sampler.iteration == 0 and not trace:
         trace.append(evaluation(sampler, spent()))

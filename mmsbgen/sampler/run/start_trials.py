@@ -54,17 +54,13 @@ def _choose(
     if name == "auto" and (blind or len(names) == 1):
         name = "communities"
     if name != "auto":
-        with stage(f"making the start {name!r}"):
-            start = _start(sampler, name, asked, sought)
-        sampler.initialise(start)
+        _begin(sampler, name, asked, sought)
         return
     tried: list[tuple[float, Start, dict[str, Any]]] = []
     for other in names:
         if large:
             say(f"Trying the start {other!r} for {iterations} iterations")
-        with stage(f"making the start {other!r}"):
-            start = _start(sampler, other, asked, sought)
-        sampler.initialise(start)
+        start = _begin(sampler, other, asked, sought)
         own, _ = evaluate(sampler, burnt_in=False)
         with stage(f"trying the start {other!r}", iterations, "iterations") as told:
             while sampler.iteration < iterations:
@@ -88,13 +84,12 @@ def _choose(
     _, best, _ = max(tried, key=lambda trial: trial[0])
     sampler.initialise(best)
     course = dataclasses.replace(sampler.course, trials=[note for *_, note in tried])
-    sampler.restore(sampler.chain._replace(course=course))
+    sampler.chain = sampler.chain._replace(course=course)
 
 
 def trials_told(sampler: Sampler) -> list[str]:
     """One line for people on the trials, or none if there were no trials."""
-    trials = sampler.course.trials
-    if not trials:
+    if not (trials := sampler.course.trials):
         return []
     each = ", ".join(f"{trial['start']} {trial['log_likelihood']:.4g}" for trial in trials)
     sweeps = trials[0]["iterations"] / sampler.per_sweep
@@ -105,7 +100,12 @@ def trials_told(sampler: Sampler) -> list[str]:
     ]
 
 
-def _start(sampler: Sampler, name: str, asked: Callable[[], bool], sought: StartSearch | None) -> Start:
-    if sought is not None and name in sought.names:
-        return sought.start(name, asked)
-    return STARTS[name](sampler.split, sampler.shape.k, sampler.options.seed)
+def _begin(sampler: Sampler, name: str, asked: Callable[[], bool], sought: StartSearch | None) -> Start:
+    """Make a start, and begin the chain with it."""
+    with stage(f"making the start {name!r}"):
+        if sought is not None and name in sought.names:
+            start = sought.start(name, asked)
+        else:
+            start = STARTS[name](sampler.split, sampler.shape.k, sampler.options.seed)
+    sampler.initialise(start)
+    return start

@@ -10,8 +10,8 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ import numpy as np
 
 from mmsbgen._version import __version__
 from mmsbgen.backends.base import Buffer, Device, DeviceInfo
-from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, published_archive, stored_arrays
+from mmsbgen.base.atomic_files import published_archive, readable_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
-from mmsbgen.base.versions import versions
+from mmsbgen.base.libraries import versions
 from mmsbgen.graph import Graph
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.family import Array
@@ -119,7 +119,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
         "kept": kept,
         "graph": sampler.split.graph.digest,
         "graph_name": sampler.split.graph.name,
-        "options": sampler.options.as_dict(),
+        "options": asdict(sampler.options),
         "fingerprint": fingerprint(sampler),
         "kernels": {name: choice.as_dict() for name, choice in sampler.runtime.choices.items()},
         **{name: getattr(chain, name) for name in COUNTERS},
@@ -162,19 +162,9 @@ def _moments(sampler: Sampler) -> list[str]:
     return [name for name in ("mean", "squares") if name in sampler.values]
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn errors of NumPy and zipfile on a damaged or foreign file into an :class:`InputError`."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise InputError(f"there is no checkpoint {path}") from None
-    except FOREIGN as error:
-        raise InputError(
-            f"{path} is no checkpoint of mmsbgen ({plain(error, 200)}); name the checkpoint.npz of a run"
-        ) from None
-    except DAMAGED as error:
-        raise InputError(f"{path} is damaged or no checkpoint of mmsbgen ({error}); resume from another one") from None
+def _readable(path: Path) -> AbstractContextManager[None]:
+    name, again = "the checkpoint.npz of a run", "resume from another one"
+    return readable_archive(path, "checkpoint", name=name, again=again, missing="checkpoint")
 
 
 def load(path: Path) -> Checkpoint:
@@ -184,8 +174,7 @@ def load(path: Path) -> Checkpoint:
         version, writer = int(meta["format"]), f"mmsbgen {plain(meta.get('version'))}"
         if version == FORMAT:
             check_meta(meta)
-            unknown = sorted(meta["options"].keys() - Options.__dataclass_fields__.keys())
-            if unknown:
+            if unknown := sorted(meta["options"].keys() - Options.__dataclass_fields__.keys()):
                 raise InputError(
                     f"{path} was written by {writer}, with the options {plain(', '.join(unknown), 200)}, and this is "
                     f"{__version__}: resume with that version"
@@ -288,7 +277,7 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
     if sampler.options.iterations is not None and checkpoint.options.iterations is None:
         chain = chain.to_given_length()
         sampler.clear_samples()
-    sampler.restore(chain)
+    sampler.chain = chain
     sampler.stages.add(meta["stage_seconds"])
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from mmsbgen.base.atomic_files import FileTransaction, published_archive, write_
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
-from mmsbgen.base.versions import versions
+from mmsbgen.base.libraries import versions
+from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.families.mmsb.numbers.sparse_rows import filled
 from mmsbgen.graph import Graph, Split
 from mmsbgen.graph.files.graph_archive import write_graph
@@ -26,14 +26,9 @@ from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover, Tell
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.diagnostics.memberships import (
-    Memberships,
-    by_column,
-    encoded,
-    largest_of_parts,
-    named_arrays,
-)
+from mmsbgen.sampler.diagnostics.memberships import Memberships, by_column, encoded, largest_of_parts
 from mmsbgen.sampler.posterior.moments import Posterior
+from mmsbgen.sampler.saved.membership_arrays import named_arrays
 from mmsbgen.sampler.saved.result_folder import GRAPH_FILE
 from mmsbgen.sampler.state.memory_needs import MOST_CODES
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -165,7 +160,7 @@ def record(
             "held_out_pairs": len(sampler.split.held_out_pairs),
         },
         "problem": dict(sampler.problem),
-        "options": sampler.options.as_dict(),
+        "options": asdict(sampler.options),
         "seed": sampler.options.seed,
         "device": {k: v for k, v in sampler.device.info.as_dict().items() if k != "extensions"},
         "fused": sampler.loop is not None,
@@ -189,21 +184,8 @@ def record(
         "trace": trace,
         "versions": versions("numpy", "networkit", *_LIBRARIES.get(sampler.device.info.backend, ())),
     }
-    plain: dict[str, Any] = _plain(found)
+    plain: dict[str, Any] = plain_json(found)
     return plain
-
-
-def _plain(value: Any) -> Any:
-    """``value`` converted to JSON types."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | bool) or value is None else str(value)
 
 
 def as_json(value: dict[str, Any]) -> str:

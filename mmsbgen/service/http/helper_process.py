@@ -14,8 +14,6 @@ from starlette.requests import ClientDisconnect, Request
 
 from mmsbgen.base.processes import ChildProcess, parent_connection
 
-__all__ = ["HelperProcess"]
-
 _MOST_CALLS = 200
 """After so many calls the process is replaced."""
 

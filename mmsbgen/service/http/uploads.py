@@ -18,8 +18,6 @@ from mmsbgen.service.http.helper_process import HelperProcess
 from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.http.upload_checks import GraphFacts, add_records, graph_facts
 
-__all__ = ["GraphFacts", "Uploads"]
-
 _STEP = 1 << 16
 
 
@@ -128,8 +126,7 @@ class _Unpacking:
     def _unpack(self, data: bytes) -> None:
         while data:
             if self._gzip.eof:  # a gzip file may have several members, then padding
-                data = data.lstrip(b"\0")
-                if not data:
+                if not (data := data.lstrip(b"\0")):
                     return
                 self._gzip = zlib.decompressobj(wbits=31)
             out = self._gzip.decompress(data, _STEP)

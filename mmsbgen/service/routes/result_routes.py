@@ -63,8 +63,7 @@ async def vertex(
     """The memberships of a vertex."""
 
     def shown(view: DetectionView) -> Vertex:
-        seen = view.vertex(id)
-        if seen is None:
+        if (seen := view.vertex(id)) is None:
             raise HTTPException(404, f"there is no vertex {id!r} in the graph of the job {job}")
         return seen
 
@@ -81,8 +80,7 @@ def file(
 ) -> StreamingResponse:
     """A file of the result, to download."""
     core = context_of(request)
-    told = found(core.queue, job).outputs.get(name)
-    if told is None:
+    if (told := found(core.queue, job).outputs.get(name)) is None:
         raise HTTPException(404, f"the job {job} has no file {name!r}")
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(told["bytes"])}
     kind = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord, newest_rates
 from mmsbgen.db.store import paging
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.record_key import device_record
@@ -48,14 +47,8 @@ def devices(request: Request) -> kernel_models.DeviceList:
     core = context_of(request)
     local = {device_record(info).key: info for info in core.devices.local}
     counted = {device.key: (device, count) for device, count in paging.count_by_device(core.store)}
-    copy: dict[str, float] = {}
-    gather: defaultdict[str, dict[str, float]] = defaultdict(dict)
     # Roofs in the database precede shipped ones.
-    for roof in (*core.store.roofs(), *shipped().roofs):
-        if roof.kind == "copy":
-            copy.setdefault(roof.device.key, roof.gbps)
-        else:
-            gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
+    copy, gather = newest_rates([*core.store.roofs(), *shipped().roofs])
     known = []
     for key, (device, count) in ({k: (d, 0) for k, d in shipped().devices.items()} | counted).items():
         values = {
@@ -121,8 +114,7 @@ def trials(
 @router.get("/trials/{uid}", response_model=kernel_models.TrialModel, responses=documented(404))
 def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> kernel_models.TrialModel:
     """One trial, from the database or the records that come with the package."""
-    found = paging.trial(context_of(request).store, uid) or shipped().trials.get(uid)
-    if found is None:
+    if (found := paging.trial(context_of(request).store, uid) or shipped().trials.get(uid)) is None:
         raise HTTPException(404, f"there is no trial {uid}")
     return _trial(found)
 

@@ -16,8 +16,6 @@ from mmsbgen.kernels.record_key import device_record
 from mmsbgen.tuner.fleet.fleet_worker import DEVICE_VARIABLE
 from mmsbgen.tuner.measure.measurer import Measurer
 
-__all__ = ["FleetWorkers", "LostError", "connected", "device_of", "local_workers", "serve"]
-
 T = TypeVar("T")
 _RESOURCE = "mmsbgen device "
 _START_S = 60.0
@@ -173,11 +171,6 @@ def serve(address: str, spec: str | None, told: Callable[[DeviceInfo], None]) ->
         asyncio.run(run())
 
 
-def resource_of(info: DeviceInfo) -> str:
-    """The resource that all workers with this kind of device have."""
-    return _RESOURCE + device_record(info).key
-
-
 def _infos(specs: Sequence[str]) -> list[DeviceInfo]:
     if list(specs) == ["all"]:
         from mmsbgen.backends import discover
@@ -197,7 +190,7 @@ def _options(info: DeviceInfo) -> dict[str, Any]:
     """Options of a worker: one thread, one device, no limit of Dask's own on its memory."""
     return {
         "nthreads": 1,
-        "resources": {resource_of(info): 1},
+        "resources": {_RESOURCE + device_record(info).key: 1},
         "env": {DEVICE_VARIABLE: info.spec, **python_environment()},
         "memory_limit": 0,
         "preload": ["mmsbgen.tuner.fleet.fleet_worker"],

@@ -38,8 +38,6 @@ from mmsbgen.tuner.run.tune import check_arguments, tune
 from mmsbgen.tuner.run.tuning_report import Progress, TuneReport
 from mmsbgen.tuner.search.parallel_search import ParallelLimit
 
-__all__ = ["FleetReport", "tune_fleet"]
-
 T = TypeVar("T")
 _TRIES = 3
 _MEASURED = 2

@@ -27,20 +27,6 @@ from mmsbgen.tuner.measure.roofs import Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 
-__all__ = [
-    "DEVICE_VARIABLE",
-    "Described",
-    "FleetBench",
-    "dask_setup",
-    "describe",
-    "energy",
-    "measure",
-    "meter",
-    "recheck",
-    "roofs",
-    "turns",
-]
-
 DEVICE_VARIABLE = "MMSBGEN_WORKER_DEVICE"
 """Environment variable with the spec of a worker's device."""
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from types import TracebackType
 from typing import Self
 
 from mmsbgen.backends import DeviceInfo
@@ -31,8 +30,6 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
-
-__all__ = ["CompileAhead", "default_jobs"]
 
 _MOST_JOBS = 16
 _LOOK_S = 0.1
@@ -162,7 +159,7 @@ class CompileAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _give_way(self) -> None:

@@ -15,8 +15,6 @@ from filelock import FileLock, Timeout
 
 from mmsbgen.base.errors import InputError
 
-__all__ = ["PATIENT_S", "device_lock", "having_device"]
-
 PATIENT_S = 2.0
 """Seconds after which waiting for a device is reported."""
 
@@ -36,7 +34,7 @@ def device_lock(hardware: str) -> FileLock:
         folder.mkdir(parents=True, exist_ok=True)
         return _usable(folder / f"{name}.lock")
     except OSError:
-        file = Path(tempfile.gettempdir()) / f"mmsbgen-{_user()}-{name}.lock"
+        file = Path(tempfile.gettempdir()) / f"mmsbgen-{os.getuid()}-{name}.lock"
     try:
         return _usable(file)
     except OSError as error:
@@ -70,7 +68,3 @@ def _usable(file: Path) -> FileLock:
     """The lock in a file that can be written; raises :class:`OSError` where it cannot."""
     with file.open("a"):
         return FileLock(file)
-
-
-def _user() -> str:
-    return str(os.getuid()) if hasattr(os, "getuid") else "user"

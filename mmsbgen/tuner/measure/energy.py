@@ -16,8 +16,6 @@ from typing import Any, Protocol
 from mmsbgen.backends.base import Device, Event
 from mmsbgen.base.errors import InputError, MmsbgenError
 
-__all__ = ["Energy", "Meter", "NvmlMeter", "measure_energy", "meter_of"]
-
 _CHUNK_S = 0.01
 """Seconds of launches queued at a time: the precision to which the launches at a counter step are known."""
 _SHORTEST_S = 1e-6

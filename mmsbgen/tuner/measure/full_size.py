@@ -14,8 +14,6 @@ from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.family import Array, Judge, KernelSpec, Units, Workload
 
-__all__ = ["FullSizeCheck"]
-
 _REFERENCE_S = 0.02
 """Seconds in which the reference is evaluated for further units, for each configuration."""
 _JUDGED_S = 0.03
@@ -84,8 +82,7 @@ class FullSizeCheck:
         for known in self._known:
             parts.append(_Outputs(self._device, self._placed, known.units).read(self._edges(known.units, bound)))
         for name, array in itertools.chain.from_iterable(part.items() for part in parts):
-            bad = np.count_nonzero(~np.isfinite(array)) if array.dtype.kind == "f" else 0
-            if bad:
+            if bad := np.count_nonzero(~np.isfinite(array)) if array.dtype.kind == "f" else 0:
                 return f"after repeated calls {bad} of {array.size} values of {name} are not finite"
         return None
 
@@ -122,8 +119,7 @@ class FullSizeCheck:
         parts = [part for part, need in zip(kept, needed, strict=True) if need]
         others = [part for part, need in zip(kept, needed, strict=True) if not need]
         for some, judge in itertools.chain(parts, known.further(edges, outputs.held), _for_a_while(others)):
-            wrong = _judged(units, some, 0, judge, bound, outputs.of(some))
-            if wrong is not None:
+            if (wrong := _judged(units, some, 0, judge, bound, outputs.of(some))) is not None:
                 yield wrong
 
     def _edges(self, units: Units, bound: BoundKernel) -> Array:
@@ -223,8 +219,7 @@ def _judged(
     units: Units, some: Array, turn: int, judge: Judge, bound: BoundKernel, got: Mapping[str, Array]
 ) -> str | None:
     """An error message about the outputs of ``some`` units that names one of them, or None if they are right."""
-    wrong = judge(got, bound.config)
-    if wrong is None:
+    if (wrong := judge(got, bound.config)) is None:
         return None
     for place in range(min(_NAMED, some.size)):
         alone = units.reference(some[place : place + 1], turn)
@@ -248,8 +243,7 @@ def _judged_where_apart(
     for launched, got in zip(both, (one, other), strict=True):
         if judge is not None:
             found = {name: array[some] for name, array in got.items()}
-            wrong = _judged(units, some, 0, judge, launched.bound, found)
-            if wrong is not None:
+            if (wrong := _judged(units, some, 0, judge, launched.bound, found)) is not None:
                 yield launched, wrong
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from mmsbgen.backends import DeviceInfo
@@ -22,8 +21,6 @@ from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
-
-__all__ = ["Measurer", "Measures", "TrialLimits", "WorkerLostError"]
 
 _SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
 """After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
@@ -238,7 +235,7 @@ class Measurer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _ready(self) -> _Child:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FEWEST_TIMES", "FinalsVerdict", "Noise", "judge", "median_interval"]
-
 #: With fewer times no interval of their median has the confidence below.
 FEWEST_TIMES = 5
 

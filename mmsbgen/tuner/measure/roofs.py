@@ -22,8 +22,6 @@ from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits, describe
 from mmsbgen.tuner.measure.timing import Patience, time_launches
 
-__all__ = ["ROOFS", "CacheRoof", "Roofs", "measure_cache_roof", "measure_roofs", "within_budget"]
-
 BUFFER_BYTES = 2 << 30
 _SHORT_S = 30.0
 _MOVED_PART = 4

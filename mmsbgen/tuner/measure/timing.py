@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from mmsbgen.backends.base import Device, Event
 from mmsbgen.tuner.measure.noise import FEWEST_TIMES, median_interval
 
-__all__ = ["Patience", "Timing", "time_launches", "time_turns", "timed_alone", "too_short"]
-
 _BATCHED_FROM_S = 4e-5
 """On devices that cannot hold launches, shorter kernels are not batched.
 

@@ -14,8 +14,6 @@ from mmsbgen.kernels.build import BoundKernel, release, upload
 from mmsbgen.kernels.family import KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem, Value
 
-__all__ = ["TrialInputs"]
-
 
 class TrialInputs:
     """Copies the arrays of a workload to the device; :meth:`release` frees them.

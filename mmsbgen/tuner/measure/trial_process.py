@@ -37,8 +37,6 @@ from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, me
 from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns, too_short
 from mmsbgen.tuner.measure.trial_inputs import TrialInputs
 
-__all__ = ["Phase", "TrialOutcome"]
-
 Phase = Literal["load", "wait", "compile", "run"]
 _HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
 _family = functools.cache(resolve_family)

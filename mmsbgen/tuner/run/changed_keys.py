@@ -14,8 +14,6 @@ from mmsbgen.db.records.tuning_records import Key, TrialRecord
 from mmsbgen.families import family
 from mmsbgen.kernels.record_key import device_record, program_digest, toolchain_record
 
-__all__ = ["Present", "of_program", "present_program"]
-
 
 def present_program(key: Key, config: Mapping[str, Any]) -> str:
     """The digest of a recorded program as rendered today; empty if its family is unknown or it cannot be rendered."""

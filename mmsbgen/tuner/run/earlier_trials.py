@@ -23,8 +23,6 @@ from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.roofs import Roofs, within_budget
 from mmsbgen.tuner.measure.timing import timed_alone
 
-__all__ = ["end_dead_runs", "known_finals", "known_roofs", "known_trials", "order_of_going_on", "this_process"]
-
 _DAY_S = 86400.0
 
 _PROC = Path("/proc")

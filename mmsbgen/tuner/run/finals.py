@@ -13,8 +13,6 @@ from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.noise import FEWEST_TIMES, FinalsVerdict, judge, median_interval
 from mmsbgen.tuner.measure.timing import Timing
 
-__all__ = ["FINAL_S", "METER_S", "as_winners", "choose", "metered", "rounds_for", "timed_in_turns", "verdict_of"]
-
 _FEWEST = 3
 _MOST = 6
 FINAL_S = 8.0
@@ -57,14 +55,11 @@ def timed_in_turns(
     """Time finalists in turns: a quarter of the rounds, and the others unless that decides."""
     first = max(FEWEST_TIMES, int(_FIRST_PART * rounds))
     found = turns(configs, first)
-    if rounds <= first or _decides(judge([timing.times for timing in found], range(len(configs)))):
+    now = judge([timing.times for timing in found], range(len(configs)))
+    if rounds <= first or now.noise < _FINE or (now.decided and now.margin > _CLEAR * now.noise):
         return found
     more = turns(configs, rounds - first)
     return [replace(a, times=a.times + b.times) for a, b in zip(found, more, strict=True)]
-
-
-def _decides(verdict: FinalsVerdict) -> bool:
-    return verdict.noise < _FINE or (verdict.decided and verdict.margin > _CLEAR * verdict.noise)
 
 
 def metered(count: int, winner: int, seconds: tuple[float, float] | None) -> Iterator[int]:

@@ -23,8 +23,6 @@ from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 from mmsbgen.tuner.search.candidates import BudgetSpentError
 
-__all__ = ["Evaluator", "Recorder", "spent_s", "with_energy"]
-
 _MESSAGE = 4000
 #: Configurations per compiler that are compiled together before they are timed.
 _EACH = 2

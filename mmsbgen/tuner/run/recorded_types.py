@@ -12,8 +12,6 @@ from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.families import family
 from mmsbgen.kernels.record_key import recorded_traits
 
-__all__ = ["check_types"]
-
 _EXPECTED = {bool: "true or false is", int: "a whole number is", str: "a text is"}
 
 

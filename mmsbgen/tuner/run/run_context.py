@@ -8,15 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmsbgen.base.libraries import versions
 from mmsbgen.base.stop_signals import StopRequest
-from mmsbgen.base.versions import versions
 from mmsbgen.db.records.tuning_records import RunRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.run.earlier_trials import end_dead_runs, this_process
 from mmsbgen.tuner.search.parallel_search import ParallelLimit
-
-__all__ = ["Entry", "RunContext", "new_run"]
 
 _VERSIONED = ("mmsbgen", "numpy", "pyopencl", "pycuda", "kernel_tuner")
 

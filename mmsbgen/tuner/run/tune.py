@@ -183,8 +183,7 @@ def check_arguments(
     if budget_seconds is not None and not 0 < budget_seconds < math.inf:
         raise InputError(f"the budget of seconds must be positive, got {budget_seconds}")
     axes = {axis.name for spec in specs for axis in spec.space.axes}
-    unknown = sorted(set(fixed) - axes)
-    if unknown:
+    if unknown := sorted(set(fixed) - axes):
         raise InputError(f"no axis {unknown[0]!r}; there are {', '.join(sorted(axes))}")
 
 
@@ -242,15 +241,8 @@ class _Session:
                 configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known, made.program, made.data)
                 space = replace(space, configs=configs)
             evaluate.soon = [] if ahead is None else foreseen(strategy, space, trials, self.place.run.seed)
-            search_in_parallel(
-                self.place.lanes,
-                strategy,
-                space,
-                evaluate,
-                tried=lambda kernel=kernel: len(kernel.trials),  # type: ignore[misc]
-                budget=trials,
-                seed=self.place.run.seed,
-            )
+            tried, seed = partial(len, kernel.trials), self.place.run.seed
+            search_in_parallel(self.place.lanes, strategy, space, evaluate, tried=tried, budget=trials, seed=seed)
             if not self.place.interrupt:
                 self._finals(kernel, made, job.spec, evaluate)
             self.progress.finished(kernel)
@@ -352,15 +344,14 @@ class _Session:
             return
         for trial, timing in zip(chosen, timings, strict=True):
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
-            prepare_s = trial.extra.get("prepare_s")
-            outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources, prepare_s=prepare_s)
+            prepared = trial.extra.get("prepare_s")
+            outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources, prepare_s=prepared)
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         kernel.verdict = verdict = self._verdict(kernel, spec)
-        interrupt = self.place.interrupt
         # Objectives other than time rank the finalists by energy: all of them are measured.
         seconds = None if verdict is None or kernel.deadline is None else (evaluate.begin, kernel.deadline)
         for place in finals.metered(len(chosen), 0 if verdict is None else verdict.winner, seconds):
-            if interrupt:
+            if self.place.interrupt:
                 break
             if (energy := self.energy(kernel, chosen[place].config)) is not None:
                 kernel.finals[place] = with_energy(kernel.finals[place], energy)

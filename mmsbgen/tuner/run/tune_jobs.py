@@ -17,8 +17,6 @@ from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Fixed,
 from mmsbgen.tuner.search.cost_model import Estimate, Model
 from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, search
 
-__all__ = ["KernelJob", "foreseen", "kernel_jobs", "share"]
-
 _LAUNCH_S = 5e-6
 """Seconds of a launch that moves nothing."""
 _FORESEEN = 64

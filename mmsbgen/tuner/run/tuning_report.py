@@ -14,8 +14,6 @@ from mmsbgen.tuner.measure.noise import FinalsVerdict
 from mmsbgen.tuner.measure.roofs import Roofs
 from mmsbgen.tuner.search.candidates import Candidates
 
-__all__ = ["KernelReport", "Progress", "TuneReport"]
-
 
 @dataclass
 class KernelReport:

@@ -13,8 +13,6 @@ from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config, Traits, describe
 from mmsbgen.tuner.search.cost_model import Model, model_of
 
-__all__ = ["BudgetSpentError", "Candidates", "Evaluate", "ExpectedTimes", "Fixed", "candidates", "fixed_values"]
-
 Fixed = Mapping[str, Value | tuple[Value, ...]]
 """Axes that a search holds at one value, or restricts to several."""
 
@@ -107,8 +105,7 @@ def fixed_values(wanted: Mapping[str, Sequence[object]], specs: Iterable[KernelS
         if name not in known:
             raise InputError(f"{name}: no such axis; there are {', '.join(sorted(known))}")
         words = [str(value).strip() for value in values]
-        odd = [word for word in words if word.lower() not in known[name]]
-        if odd:
+        if odd := [word for word in words if word.lower() not in known[name]]:
             raise InputError(f"{name}={odd[0]}: the values are {', '.join(map(str, known[name].values()))}")
         fixed[name] = tuple(known[name][word.lower()] for word in words)
     return fixed

@@ -22,8 +22,6 @@ from mmsbgen.tuner.measure.timing import Timing
 from mmsbgen.tuner.search.candidates import BudgetSpentError
 from mmsbgen.tuner.search.surrogate import coordinates
 
-__all__ = ["COMPARE_S", "CoordinateDescent", "compared", "neighbours"]
-
 #: Fewest and most configurations in a comparison, and how far (relative) their least times may be above the best's.
 _FEWEST = 3
 _MOST = 12
@@ -80,7 +78,8 @@ class CoordinateDescent:
         order = self._compare(self._near(self.trials))
         steps, found = order[:1], order[1:3] if self._left() > 0 else order[1:]
         while climb and order and self._left() > 0:
-            steps_away = self._neighbours(order[0])
+            place = self._place(order[0])
+            steps_away = [] if place is None else neighbours(self.configs, self.axes, place)
             climb = self._try_all(steps_away)
             round_it = [trial for trial in self._near(self.trials) if self._place(trial) in steps_away]
             order = self._compare([order[0], *round_it])
@@ -103,10 +102,6 @@ class CoordinateDescent:
         except BudgetSpentError:
             return False
         return True
-
-    def _neighbours(self, centre: TrialRecord) -> list[int]:
-        place = self._place(centre)
-        return [] if place is None else neighbours(self.configs, self.axes, place)
 
     def _left(self) -> float:
         return self.deadline - time.monotonic()

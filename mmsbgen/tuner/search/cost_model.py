@@ -17,8 +17,6 @@ from mmsbgen.kernels.family import Demand, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = ["Estimate", "Model", "estimates", "features", "model_of"]
-
 #: Capacity of a GPU's compute unit: work-items, blocks, bytes of registers.
 _WORK_ITEMS = 2048
 _BLOCKS = 32

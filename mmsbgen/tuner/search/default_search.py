@@ -28,8 +28,6 @@ from mmsbgen.tuner.search.surrogate import (
 if TYPE_CHECKING:
     from mmsbgen.tuner.search.candidates import Candidates, Evaluate
 
-__all__ = ["default_search"]
-
 #: Share of the budget for the sample; its size where only time bounds the search; and random draws for each member of
 #: the sample, of which one is chosen.
 _FIRST = 0.2

@@ -21,8 +21,6 @@ from mmsbgen.base.errors import MissingDependencyError
 from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.space import Config
 
-__all__ = ["NAMES", "require", "run"]
-
 NAMES = (
     "random_sample",
     "minimize",

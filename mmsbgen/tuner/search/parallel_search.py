@@ -14,8 +14,6 @@ from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Evaluate
 from mmsbgen.tuner.search.strategies import search
 
-__all__ = ["ParallelLimit", "deal", "search_in_parallel", "try_in_parallel"]
-
 
 class ParallelLimit:
     """The lock and the counts that the threads of a parallel search share.
@@ -147,6 +145,5 @@ def try_in_parallel(
     with ThreadPoolExecutor(lanes.count, thread_name_prefix="lane") as pool:
         futures = [pool.submit(one, config) for config in configs]
     errors = [error for future in futures if (error := future.exception()) is not None]
-    worst = [error for error in errors if not isinstance(error, BudgetSpentError)] or errors
-    if worst:
+    if worst := [error for error in errors if not isinstance(error, BudgetSpentError)] or errors:
         raise worst[0]

@@ -13,8 +13,6 @@ from mmsbgen.tuner.search import kernel_tuner_strategies
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Evaluate
 from mmsbgen.tuner.search.default_search import default_search
 
-__all__ = ["STRATEGIES", "check_strategy", "search"]
-
 OWN_STRATEGIES = ("default", "exhaustive", "random")
 STRATEGIES = (*OWN_STRATEGIES, *kernel_tuner_strategies.NAMES)
 

@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from mmsbgen.kernels.space import Config
 
-__all__ = ["CARED_FOR", "MODELLED", "SurrogateFit", "coordinates", "expected_improvement", "fitted", "posterior"]
-
 Matrix = npt.NDArray[Any]
 
 #: Values tried for the length scale of the kernel, and for the noise variance relative to the process's.

@@ -27,8 +27,6 @@ from mmsbgen.tuner.search.candidates import Candidates, ExpectedTimes
 from mmsbgen.tuner.search.cost_model import Estimate, features, model_of
 from mmsbgen.tuner.search.surrogate import CARED_FOR, MODELLED, coordinates, fitted, posterior
 
-__all__ = ["expected_slowdowns", "with_expected"]
-
 #: Records used of a key: half of them its fastest, the others evenly from the rest; fewest of a key; most keys.
 _OF_KEY = 48
 _LEAST = 8

@@ -171,10 +171,6 @@ def _block(config: Config, problem: Problem, traits: Traits) -> str | None:
     return f"the device has blocks of up to {traits.max_block_size}" if block > traits.max_block_size else None
 
 
-def _fp64(config: Config, problem: Problem, traits: Traits) -> str | None:
-    return None if traits.fp64 else "the device has no double precision, which sums and held-out metrics need"
-
-
 def _team(config: Config, problem: Problem, traits: Traits) -> str | None:
     team, block, lanes = config["team"], int(config["block_size"]), traits.sub_group_size
     if team == "subgroup":
@@ -217,7 +213,8 @@ def of_row(config: Config, before: Problem, problem: Problem, traits: Traits) ->
     return {**config, "block_size": min(sizes, key=lambda block: abs(math.log(block / wanted)))}
 
 
-COMMON = (Constraint("block", _block), Constraint("precision", _fp64))
+_SINGLE = "the device has no double precision, which sums and held-out metrics need"
+COMMON = (Constraint("block", _block), Constraint("precision", lambda c, p, t: None if t.fp64 else _SINGLE))
 ROW_TEAM = (
     *COMMON,
     Constraint("vector width", _vector_width),
@@ -306,8 +303,7 @@ def first_valid(
         for candidate in ordered:
             alone = not traits.sub_group_size and candidate.get("reduction") == "shuffle"
             config = candidate | {"reduction": "local"} if alone else candidate
-            reason = refusal(config, problem, traits)
-            if reason is None:
+            if (reason := refusal(config, problem, traits)) is None:
                 return config
         raise ConfigError(f"no configuration suits this device: {reason}")
 

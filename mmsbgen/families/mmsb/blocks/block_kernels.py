@@ -43,15 +43,7 @@ from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 # Stage 2 ------------------------------------------------------------------------------------------------------
 
 
-def _one_block(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return Launch(1, int(config["block_size"]))
-
-
-def _firsts(problem: Problem, config: Config, traits: Traits) -> int:
-    return 4 * int(config["block_size"])
-
-
-_SHARED_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(_firsts)))
+_SHARED_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(lambda p, c, t: 4 * int(c["block_size"]))))
 
 SHARED_PARTNERS = KernelSpec(
     name="shared_partners",
@@ -74,7 +66,7 @@ SHARED_PARTNERS = KernelSpec(
     space=_SHARED_SPACE,
     default=defaults(_SHARED_SPACE, {"block_size": 512}, {"block_size": 1}),
     variables=lambda problem, config, traits: common(problem, config, traits, room=room(problem), stars=False),
-    launch=_one_block,
+    launch=lambda problem, config, count, traits: Launch(1, int(config["block_size"])),
     traffic=lambda p: p.integer("n") * (5 * 4 + element_size(p)),
     flops=lambda p: 0,
     workload=block_workloads.shared_partners,
@@ -237,6 +229,3 @@ BLOCK_SHARED = KernelSpec(
     check_problem=block_workloads.small,
     used_with=SHARED | {"products": ("single",)},
 )
-
-
-__all__ = ["BLOCK_SHARED", "SHARED_PARTNERS"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,7 @@ def shared_partners(problem: Problem, seed: int) -> Workload:
         "n_shared": np.zeros(1, np.uint32),
         "n_partners": np.uint32(n),
         "n_total": np.uint32(n_total),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
+        **workloads.RANDOM,
     }
 
     drawn = functools.cache(lambda: block_equations.shared_partners(n, n_total, SEED, ITERATION))
@@ -118,6 +117,11 @@ def others_untouched(
     """
     new = given["spares"] if into is None else into
     return verify.others_unchanged(given, got, new) or padded(got["pi"][new], k)
+
+
+def of_all(given: Mapping[str, Any], k: int, units: Sequence[Units]) -> Judge:
+    """A check of all ``units``, and that other rows have not changed."""
+    return lambda got, config: others_untouched(given, got, k) or all_units(units)(got, config)
 
 
 def padded(rows: Array, k: int) -> str | None:
@@ -186,39 +190,16 @@ def sums_over_partners(
         return lambda got, config: padded(got["pi"], k) or expected.errors(got["pi"][:, :k].astype(np.float64))
 
     units = Units(m, lambda units: {"pi": given["spares"][units]}, reference)
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return others_untouched(given, got, k) or all_units([units])(got, config)
-
-    return Workload(given, m, judge, units=(units,), repeats="same")
+    return Workload(given, m, of_all(given, k, [units]), units=(units,), repeats="same")
 
 
 def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.Step]:
     """The same block with sums over non-links in its spare rows, of the size for a hundred partners."""
     rng = np.random.default_rng(seed)
-    k, m, dtype = problem.integer("K"), problem.integer("m"), real_type(problem)
     given = _block(problem, rng)
-    given["pi"][given["spares"]] *= -rng.uniform(0.0, 100.0, (m, 1)).astype(dtype)
-    step = equations.Step(
-        str(problem["step"]),
-        half_step=float(dtype(0.01)),
-        alpha=float(dtype(1.0 / k)),
-        noise=problem["noise"] == "on",
-        seed=SEED,
-        iteration=ITERATION,
-        delta=float(dtype(DELTA)),
-    )
-    given |= {
-        "clip_counts": np.zeros(m, np.uint32),
-        "half_step": dtype(step.half_step),
-        "decay": dtype(np.exp(-step.half_step)),
-        "spread": dtype(-np.expm1(-step.half_step)),
-        "alpha": dtype(step.alpha),
-        "delta": dtype(DELTA),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
-    }
-    return given, step
+    given["pi"][given["spares"]] *= -rng.uniform(0.0, 100.0, (problem.integer("m"), 1)).astype(real_type(problem))
+    step, scalars = workloads.row_step(problem)
+    return given | scalars, step
 
 
 def block_links(problem: Problem, seed: int) -> Workload:
@@ -237,16 +218,12 @@ def block_links(problem: Problem, seed: int) -> Workload:
         lambda units, turn: rows_ended(given, units, k, step, u),
     )
     counts = Units(
-        1, lambda units: {"counts": np.arange(MOST_GROUPS)[None]}, lambda units, turn: _counts_of_all(given, k, u)
+        1, lambda units: {"counts": np.arange(MOST_GROUPS)[None]}, lambda units, turn: _countsof_all(given, k, u)
     )
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return others_untouched(given, got, k) or all_units((rows, counts))(got, config)
-
-    return Workload(given, m, judge, units=(rows, counts), repeats="continued")
+    return Workload(given, m, of_all(given, k, (rows, counts)), units=(rows, counts), repeats="continued")
 
 
-def _counts_of_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
+def _countsof_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
     """Check the sum of the groups' counts; the assignment of vertices to groups may differ."""
     delta, scale = float(given["delta"]), np.array([[given["non_link_scale"]], [given["link_scale"]]], np.float64)
     beta, vertices = given["beta"][:k].astype(np.float64), given["vertices"][FIRST:]
@@ -275,8 +252,7 @@ def _counts_of_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
         groups = got["counts"][0, : int(config["groups"])].astype(np.float64)
         if np.any(groups[:, :, k:]):
             return "the padding of a count is not zero"
-        problem = Expected(right, 2 * error).errors(groups[:, :, :k].sum(axis=0))
-        return None if problem is None else f"counts: {problem}"
+        return Expected(right, 2 * error, name="counts").errors(groups[:, :, :k].sum(axis=0))
 
     return judge
 
@@ -298,7 +274,7 @@ def rows_ended(
     sums = given["row_sums"][slots[vertices]].astype(np.float64)[:, None]
     end = equations.end_row(own * sums, own, drift, error, vertices.astype(np.int64)[:, None], step, u)
     tolerance = 2 * end.error + u * (20 + 4 * np.sqrt(k)) * end.phi + FLOOR
-    expected = Expected(end.phi, tolerance, verify.allowed(end.flips, step.name == "split"))
+    expected = Expected(end.phi, tolerance, verify.allowed(end.flips, step.name == "split"), "phi")
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         rows = got["pi"].astype(np.float64)
@@ -306,8 +282,6 @@ def rows_ended(
         if off > verify.summing(k, config, u):
             return f"a row sums to 1 {off:+.3g}"
         problem = expected.errors(rows[:, :k] * got["row_sums"].astype(np.float64)[:, None])
-        if problem is not None:
-            return f"phi: {problem}"
-        return padded(got["pi"], k) or verify.wrong_clips(got, end.clips)
+        return problem or padded(got["pi"], k) or verify.wrong_clips(got, end.clips)
 
     return judge

@@ -37,7 +37,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import MOST_GROUPS
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -109,10 +109,6 @@ LINKS_SPACE = Space(
 def links_groups(config: Config) -> int:
     """Groups of counts that block_links writes with a configuration."""
     return int(config["groups"])
-
-
-def _launch_groups(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return launch_teams(problem, config, links_groups(config), traits)
 
 
 def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
@@ -211,13 +207,10 @@ BLOCK_LINKS = KernelSpec(
     space=LINKS_SPACE,
     default=_links_default,
     variables=_links_variables,
-    launch=_launch_groups,
+    launch=lambda problem, config, count, traits: launch_teams(problem, config, links_groups(config), traits),
     traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * row_bytes(p),
     flops=lambda p: (4 * block_workloads.MEAN_DEGREE + 6) * p.integer("m") * p.integer("K"),
     workload=block_workloads.block_links,
     check_problem=block_workloads.small,
     used_with=SHARED,
 )
-
-
-__all__ = ["BLOCK_LINKS", "links_groups", "most_groups"]

@@ -56,11 +56,11 @@ def own_factors(problem: Problem, given: Mapping[str, Any], units: Array) -> Jud
         given["beta"][:k].astype(np.float64) - delta
     )
     # beta - delta is rounded before the multiplication.
-    expected = Expected(right, (_FLOAT16 + 4 * u) * np.abs(right) + _LEAST + 4 * u * delta)
+    expected = Expected(right, (_FLOAT16 + 4 * u) * np.abs(right) + _LEAST + 4 * u * delta, name="own_factors")
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         found = float16(got["own_factors"]).reshape(right.shape)
-        return _beyond("own_factors", found, right, 4 * u, 4 * u * delta) or _named("own_factors", expected, found)
+        return _beyond("own_factors", found, right, 4 * u, 4 * u * delta) or expected.errors(found)
 
     return judge
 
@@ -72,15 +72,15 @@ def partners_factors(problem: Problem, given: Mapping[str, Any], distinct: Array
     def reference(units: Array, turn: int) -> Judge:
         right, some = np.zeros((units.size, half_row(problem))), units < distinct.size
         right[some, :k] = given["pi"][given["slots"][distinct[units[some]]], :k]
-        factors = Expected(right, _FLOAT16 * right + _LEAST)
-        rows = Expected(right, BFLOAT16 * right)
+        factors = Expected(right, _FLOAT16 * right + _LEAST, name="shared_factors")
+        rows = Expected(right, BFLOAT16 * right, name="shared_rows")
 
         def judge(got: Mapping[str, Array], config: Config) -> str | None:
             found = float16(got["shared_factors"]).reshape(right.shape)
             return (
                 _beyond("shared_factors", found, right, 4 * u, 4 * u * delta)
-                or _named("shared_factors", factors, found)
-                or _named("shared_rows", rows, bfloat16(got["shared_rows"]).reshape(right.shape))
+                or factors.errors(found)
+                or rows.errors(bfloat16(got["shared_rows"]).reshape(right.shape))
             )
 
         return judge
@@ -91,11 +91,6 @@ def partners_factors(problem: Problem, given: Mapping[str, Any], distinct: Array
 def _beyond(name: str, found: Array, right: Array, relative: float, absolute: float) -> str | None:
     further = np.abs(found) > np.abs(right) * (1 + relative) + absolute
     return f"{name}: a number is rounded away from zero" if np.any(further) else None
-
-
-def _named(name: str, expected: Expected, found: Array) -> str | None:
-    problem = expected.errors(found)
-    return None if problem is None else f"{name}: {problem}"
 
 
 def block_factors(problem: Problem, seed: int) -> Workload:
@@ -209,8 +204,4 @@ def sums_of(problem: Problem, rng: np.random.Generator, given: Mapping[str, Any]
         )
 
     units = Units(m, lambda units: {"pi": here["spares"][units]}, reference)
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return block_workloads.others_untouched(here, got, k) or all_units([units])(got, config)
-
-    return Workload(here, m, judge, units=(units,), repeats="same")
+    return Workload(here, m, block_workloads.of_all(here, k, [units]), units=(units,), repeats="same")

@@ -319,8 +319,7 @@ def sample_partners(
             others = np.arange(n_total)
         weight = n_total / rule.n
     else:
-        n_links = min(degree, rule.n_link) if strata else 0
-        if n_links:
+        if n_links := min(degree, rule.n_link) if strata else 0:
             at_links = np.arange(degree)
             if degree > n_links:
                 at_links = draws(n_links, 0, Purpose.link_partner, vertex, degree)

@@ -13,6 +13,7 @@ from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import equations, verify
 from mmsbgen.families.mmsb.reference.workloads import (
     ITERATION,
+    RANDOM,
     ROTATIONS,
     SEED,
     real_type,
@@ -22,7 +23,6 @@ from mmsbgen.families.mmsb.reference.workloads import (
 )
 from mmsbgen.kernels.family import Array, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Config
 
 #: Ends from which that of a pair is chosen.
 _TRIED = 16
@@ -102,14 +102,11 @@ def theta_end(problem: Problem, seed: int) -> Workload:
         "step": np.float64(step.step),
         "eta_0": np.float64(1.0),
         "eta_1": np.float64(1.0),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
+        **RANDOM,
     }
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.theta_end(arguments, got, k, step, u)
-
-    return Workload(arguments, length, judge, repeats="continued")
+    return Workload(
+        arguments, length, lambda got, config: verify.theta_end(arguments, got, k, step, u), repeats="continued"
+    )
 
 
 def update_beta(problem: Problem, seed: int) -> Workload:
@@ -118,11 +115,7 @@ def update_beta(problem: Problem, seed: int) -> Workload:
     k, dtype, u = problem.integer("K"), real_type(problem), roundoff(problem)
     theta = np.exp(rng.normal(0.0, 6.0, (2, row_length(k)))).astype(dtype)
     arguments = {"theta": theta, "beta": np.zeros(row_length(k), dtype)}
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.update_beta(arguments, got, k, u)
-
-    return Workload(arguments, row_length(k), judge)
+    return Workload(arguments, row_length(k), lambda got, config: verify.update_beta(arguments, got, k, u))
 
 
 def perplexity_pairs(problem: Problem, seed: int) -> Workload:
@@ -163,8 +156,4 @@ def perplexity_sum(problem: Problem, seed: int) -> Workload:
         "n_pairs": np.uint32(count),
         "n_samples": np.float64(3.0),
     }
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.perplexity_sum(arguments, got)
-
-    return Workload(arguments, blocks, judge)
+    return Workload(arguments, blocks, lambda got, config: verify.perplexity_sum(arguments, got))

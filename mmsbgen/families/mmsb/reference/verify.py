@@ -8,6 +8,7 @@ A check returns None if all outputs agree within their derived tolerances, else 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def update_phi(
     ends = [_phi_rows(given, part, k, step, u, storage) for part in parts]
     phi, error, flips = (np.concatenate([getattr(end, name) for end in ends]) for name in ("phi", "error", "flips"))
     clips = sum(end.clips for end in ends)
-    right = Expected(phi, 2 * (error + 2 * u * phi) + FLOOR, allowed(flips, step.name == "split"))
+    right = Expected(phi, 2 * (error + 2 * u * phi) + FLOOR, allowed(flips, step.name == "split"), "phi")
 
     def judge(got: Got, config: Config) -> str | None:
         if np.any(got["pi"][:, k:] != 0):
@@ -65,9 +66,8 @@ def _wrong_phi(got: Got, config: Config, u: float, phi: Expected) -> str | None:
         if off > summing(k, config, u):
             return f"a row sums to 1 {off:+.3g}"
         rows = rows * got["row_sums"].astype(np.float64)[:, None]
-        phi = Expected(phi.value, phi.tolerance + u * (16 + 4 * np.sqrt(k)) * phi.value, phi.allowed)
-    problem = phi.errors(rows)
-    return None if problem is None else f"phi: {problem}"
+        phi = replace(phi, tolerance=phi.tolerance + u * (16 + 4 * np.sqrt(k)) * phi.value)
+    return phi.errors(rows)
 
 
 def _phi_rows(given: Given, units: Array, k: int, step: equations.Step, u: float, storage: Storage) -> equations.RowEnd:
@@ -208,9 +208,9 @@ def theta_end(given: Given, got: Got, k: int, step: equations.ThetaStep, u: floa
         scale = np.broadcast_to(value.sum(axis=0), value.shape)
         summing = summing + 8 * float(np.finfo(np.float64).eps) * scale
     noise = np.sqrt(step.step * scale) * 96 * u * 7
-    problem = Expected(value, 8 * u * (value + before + lever) + summing + noise).errors(got["theta"][:, :k])
-    if problem is not None:
-        return f"theta: {problem}"
+    expected = Expected(value, 8 * u * (value + before + lever) + summing + noise, name="theta")
+    if (problem := expected.errors(got["theta"][:, :k])) is not None:
+        return problem
     if not np.array_equal(got["theta"][:, k:], given["theta"][:, k:]):
         return "the padding of theta changed"
     return update_beta(got, got, k, u)

@@ -20,6 +20,8 @@ SEED, ITERATION = 0x1234_5678_9ABC_DEF0, 7
 ROTATIONS = 8
 #: Iterations drawn in advance by one launch.
 ROUNDS = 8
+#: The arguments of kernels that draw.
+RANDOM: dict[str, Any] = {"seed": np.uint64(SEED), "iteration": np.uint32(ITERATION)}
 
 
 def real_type(problem: Problem) -> type[np.floating[Any]]:
@@ -113,39 +115,43 @@ def _partners(problem: Problem, rng: np.random.Generator) -> dict[str, Array]:
     }
 
 
-def update_phi(problem: Problem, seed: int) -> Workload:
-    """Random vertices with random partners: links, non-links and weight 0; only non-links in large states."""
-    rng = np.random.default_rng(seed)
-    k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
-    state = state_of(problem, rng)
-    if k == 1:
-        # With the only strength near 1, Z of every non-link is near 0, and the tolerance would accept any result.
-        state["beta"][0] = 0.6
-    draws = _partners(problem, rng)
+def row_step(problem: Problem) -> tuple[equations.Step, dict[str, Any]]:
+    """The step of a row update, and the arguments that say it."""
+    dtype = real_type(problem)
     step = equations.Step(
         str(problem["step"]),
         half_step=float(dtype(0.01)),
-        alpha=float(dtype(1.0 / k)),
+        alpha=float(dtype(1.0 / problem.integer("K"))),
         noise=problem["noise"] == "on",
         seed=SEED,
         iteration=ITERATION,
         delta=float(dtype(DELTA)),
     )
-    arguments = state | draws
-    arguments |= {
-        "clip_counts": np.zeros(m, np.uint32),
-        "n_vertices": np.uint32(m),
-        "first_vertex": np.uint32(0),
-        "n_partners": np.uint32(problem.integer("n")),
+    return step, RANDOM | {
+        "clip_counts": np.zeros(problem.integer("m"), np.uint32),
         "half_step": dtype(step.half_step),
         "decay": dtype(np.exp(-step.half_step)),
         "spread": dtype(-np.expm1(-step.half_step)),
         "alpha": dtype(step.alpha),
         "delta": dtype(DELTA),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
     }
 
+
+def update_phi(problem: Problem, seed: int) -> Workload:
+    """Random vertices with random partners: links, non-links and weight 0; only non-links in large states."""
+    rng = np.random.default_rng(seed)
+    k, m, u = problem.integer("K"), problem.integer("m"), roundoff(problem)
+    state = state_of(problem, rng)
+    if k == 1:
+        # With the only strength near 1, Z of every non-link is near 0, and the tolerance would accept any result.
+        state["beta"][0] = 0.6
+    step, scalars = row_step(problem)
+    arguments = state | _partners(problem, rng) | scalars
+    arguments |= {
+        "n_vertices": np.uint32(m),
+        "first_vertex": np.uint32(0),
+        "n_partners": np.uint32(problem.integer("n")),
+    }
     rotations = [_partners(problem, rng) for _ in range(ROTATIONS - 1)]
     units = Units(
         m,
@@ -261,7 +267,6 @@ def draws(problem: Problem, seed: int) -> Workload:
     count, dtype, u = problem.integer("pairs"), real_type(problem), roundoff(problem)
     rates = np.exp(rng.uniform(np.log(1e-4), np.log(1e5), count)).astype(dtype)
     shapes = np.exp(rng.uniform(np.log(1 / 4096), np.log(1e5), count)).astype(dtype)
-    vertex = 12345
     arguments = {
         "rates": rates,
         "shapes": shapes,
@@ -270,12 +275,7 @@ def draws(problem: Problem, seed: int) -> Workload:
         "poissons": np.zeros(count, dtype),
         "gammas": np.zeros(count, dtype),
         "n_draws": np.uint32(count),
-        "vertex": np.uint32(vertex),
-        "iteration": np.uint32(ITERATION),
-        "seed": np.uint64(SEED),
+        "vertex": np.uint32(12345),
+        **RANDOM,
     }
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.draws(arguments, got, SEED, u)
-
-    return Workload(arguments, count, judge)
+    return Workload(arguments, count, lambda got, config: verify.draws(arguments, got, SEED, u))

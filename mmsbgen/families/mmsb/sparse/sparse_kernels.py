@@ -85,10 +85,6 @@ def _segments(problem: Problem, config: Config, traits: Traits) -> int:
     return lanes // entries if traits.dialect == "cuda" and config.get("table") == "hash" and lanes > entries else 1
 
 
-def _strides(problem: Problem, config: Config, traits: Traits) -> int:
-    return -(-entries_of(problem) // team_lanes(config, traits))
-
-
 def _spare(problem: Problem, config: Config, traits: Traits) -> int:
     """Slots that stay free when a turn of neighbours begins: those that it may fill, and one."""
     turn = _segments(problem, config, traits) * int(config["rows_in_flight"])
@@ -174,7 +170,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         log_slots=slots.bit_length() - 1,
         spare=_spare(problem, config, traits),
         segments=_segments(problem, config, traits),
-        strides=_strides(problem, config, traits),
+        strides=-(-entries_of(problem) // team_lanes(config, traits)),
         flight=int(config["rows_in_flight"]),
         fixed_point=FIXED_POINT,
         table_count=_tables(problem),
@@ -196,10 +192,6 @@ def row_bytes(problem: Problem) -> int:
 
 def _traffic(problem: Problem) -> int:
     return problem.integer("N") * (3 + degree_of(problem)) * row_bytes(problem)
-
-
-def _flops(problem: Problem) -> int:
-    return 6 * problem.integer("N") * (1 + degree_of(problem)) * entries_of(problem)
 
 
 def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[str, Any]:
@@ -249,7 +241,7 @@ SPARSE_ROWS = KernelSpec(
     variables=_variables,
     launch=_launch,
     traffic=_traffic,
-    flops=_flops,
+    flops=lambda p: 6 * p.integer("N") * (1 + degree_of(p)) * entries_of(p),
     workload=sparse_workloads.sparse_rows,
     check_problem=sparse_workloads.small,
     used_with=ALL,

@@ -219,9 +219,9 @@ def sparse_replace(problem: Problem, seed: int) -> Workload:
         for name, right in (("moved", moved), ("since_told", since)):
             if np.any(got[name][count:] != -1):
                 return f"{name} was written beyond the vertices"
-            wrong = Expected(right, (4 * r + 8) * u * (1.0 + right)).errors(got[name][:count])
-            if wrong is not None:
-                return f"{name}: {wrong}"
+            expected = Expected(right, (4 * r + 8) * u * (1.0 + right), name=name)
+            if (wrong := expected.errors(got[name][:count])) is not None:
+                return wrong
         left = got["fixed_sums"][2, :k].astype(np.float64) / FIXED_POINT
         return Expected(gone, np.full(k, count * (2 / FIXED_POINT + 2 * u))).errors(left)
 

@@ -229,8 +229,7 @@ def _sums(
     )
     if np.any(got["fixed_sums"][:, k:]):
         return "the padding of a sum is not zero"
-    problem = Expected(right, 2 * error).errors(got["fixed_sums"][:, :k].astype(np.float64) / FIXED_POINT)
-    return None if problem is None else f"sums: {problem}"
+    return Expected(right, 2 * error, name="sums").errors(got["fixed_sums"][:, :k].astype(np.float64) / FIXED_POINT)
 
 
 def _mass(given: Given, k: int, step: sparse.SparseStep, u: float) -> Judge:
@@ -274,9 +273,8 @@ def _judge_row(
         return "a larger entry was cut"
     values, total = sparse.finished(row.phi[at], k, step)
     error = row.error[at] / row.phi[at].sum() + values * (row.error[at].sum() / row.phi[at].sum() + (count + 16) * u)
-    problem = Expected(values, 2 * error + 1e-30).errors(pi[:count])
-    if problem is not None:
-        return f"pi: {problem}"
+    if (problem := Expected(values, 2 * error + 1e-30, name="pi").errors(pi[:count])) is not None:
+        return problem
     off = abs(row_sum - total)
     bound = 2 * row.error[at].sum() + (count + 8) * u * total
     return f"row sum {row_sum:.9g} instead of {total:.9g}" if off > bound else None

@@ -23,6 +23,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     defaults,
     row_bytes,
 )
+from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import explain_workloads
 from mmsbgen.families.mmsb.stages.partner_kernels import PAIR_SPACE, ROW_AXES, pair_traffic
 from mmsbgen.kernels.family import Argument, KernelSpec
@@ -56,7 +57,7 @@ EXPLAIN_LINKS = KernelSpec(
     flops=lambda p: 5 * p.integer("pairs") * p.integer("K"),
     workload=explain_workloads.explain_links,
     carry=of_row,
-    check_problem=explain_workloads.small,
+    check_problem=workloads.small,
     used_with=SHARED,
     demand=lambda p, c, t: demands.rows_of_team(
         p, c, t, moved=pair_traffic(p), units=p.integer("pairs"), sums=2, rows=2
@@ -81,7 +82,7 @@ EXPLAIN_AT = KernelSpec(
     flops=lambda p: 5 * p.integer("pairs") * p.integer("K"),
     workload=explain_workloads.explain_at,
     carry=of_row,
-    check_problem=explain_workloads.small,
+    check_problem=workloads.small,
     used_with=SHARED,
     demand=lambda p, c, t: demands.rows_of_team(
         p, c, t, moved=2 * p.integer("pairs") * row_bytes(p), units=p.integer("pairs"), sums=1, rows=2

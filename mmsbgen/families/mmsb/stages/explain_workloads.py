@@ -13,13 +13,10 @@ from mmsbgen.families.mmsb.reference.workloads import (
     ROTATIONS,
     real_type,
     roundoff,
-    small,
     state_of,
 )
 from mmsbgen.kernels.family import Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
-
-__all__ = ["explain_at", "explain_links", "small"]
 
 #: Requested communities per link.
 _PLACES = 5

@@ -112,8 +112,7 @@ def draw_stars(problem: Problem, seed: int) -> Workload:
         "n_rounds": np.uint32(rounds),
         "stride": np.uint32(stride),
         "n_total": np.uint32(n_total),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
+        **workloads.RANDOM,
     }
 
     @functools.cache
@@ -181,8 +180,7 @@ def sample_partners(problem: Problem, seed: int) -> Workload:
         "n_partners": np.uint32(n_eff),
         "n_link_partners": np.uint32(rule.n_link if rule.name == "stratified" else 0),
         "n_total": np.uint32(n_total),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
+        **workloads.RANDOM,
     }
 
     rotations = [{"vertices": rng.choice(n_total, m, replace=False).astype(np.uint32)} for _ in range(ROTATIONS - 1)]

@@ -177,12 +177,8 @@ def _blocks(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
     return Launch(max(1, count), int(config["block_size"]))
 
 
-def _tree_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    """Bytes of six columns in double precision, with one number per work-item."""
-    return 6 * 8 * int(config["block_size"])
-
-
-SUM_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(_tree_bytes)))
+# Six columns in double precision, with one number per work-item.
+SUM_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(lambda p, c, t: 6 * 8 * int(c["block_size"]))))
 
 PERPLEXITY_SUM = KernelSpec(
     name="perplexity_sum",

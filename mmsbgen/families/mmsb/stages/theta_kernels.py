@@ -83,10 +83,6 @@ def _pairs_in_flight(config: Config, problem: Problem, traits: Traits) -> str | 
     return f"{pairs} pairs in flight for {share} of a group" if pairs > share else None
 
 
-def _dot_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    return sum_bytes(problem, config, traits, int(config["pairs_in_flight"]))
-
-
 #: Largest number of 16-bit elements that a work-item of a sub-group reads at once. Intel's compiler took 9 s for 16,
 #: more than three minutes for 64.
 _MOST_NARROW = 16
@@ -110,7 +106,7 @@ PARTIAL_SPACE = Space(
     (
         *ROW_TEAM,
         Constraint("pairs in flight", _pairs_in_flight),
-        local_memory(_dot_bytes),
+        local_memory(lambda p, c, t: sum_bytes(p, c, t, int(c["pairs_in_flight"]))),
         Constraint("unroll", _unroll),
         Constraint("compiler", _partial_compiles),
     ),
@@ -243,10 +239,6 @@ def _end_default(problem: Problem, traits: Traits) -> Config:
     return first_valid(candidates, END_SPACE.refusal)(problem, traits)
 
 
-def _launch_end(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return Launch(max(1, -(-count // _communities(config))), int(config["block_size"]))
-
-
 THETA_END = KernelSpec(
     name="theta_end",
     template="mmsb/stages/theta_end.jinja",
@@ -273,7 +265,7 @@ THETA_END = KernelSpec(
         share=int(config["share"]),
         communities=_communities(config),
     ),
-    launch=_launch_end,
+    launch=lambda p, c, count, t: Launch(max(1, -(-count // _communities(c))), int(c["block_size"])),
     traffic=lambda p: (2 * theta_groups(p) + 5) * row_bytes(p),
     flops=lambda p: (2 * theta_groups(p) + 20) * p.integer("K"),
     workload=pair_workloads.theta_end,

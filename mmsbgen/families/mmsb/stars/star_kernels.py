@@ -10,8 +10,6 @@ from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Space, Traits
 
-__all__ = ["DRAW_STARS"]
-
 
 def _ranks(problem: Problem, config: Config, traits: Traits) -> int:
     block = int(config["block_size"])

@@ -18,8 +18,6 @@ from mmsbgen.kernels.render import Source, environment, render
 from mmsbgen.kernels.source_text.indent_source import indent_source
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = ["STAGES", "TEMPLATE", "StarLoop", "fitted", "star_loop"]
-
 TEMPLATE = "mmsb/stars/star_loop.jinja"
 #: Names of the stages, in order.
 STAGES = ("update_phi", "exchange_slots", "theta_partial", "theta_end")

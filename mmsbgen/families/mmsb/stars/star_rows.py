@@ -39,8 +39,6 @@ from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Constraint, Space, Traits
 
-__all__ = ["STAR_ROWS"]
-
 
 def _with_links(problem: Problem) -> bool:
     return problem["partners"] != LABELS

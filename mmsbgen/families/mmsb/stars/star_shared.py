@@ -32,18 +32,6 @@ from mmsbgen.kernels.family import Argument, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = [
-    "DRAWN",
-    "DRAW_SHARED",
-    "LABELS",
-    "N_SHARED",
-    "N_TOTAL",
-    "PLACES",
-    "SHARED_ROUND",
-    "SHARED_WEIGHTS",
-    "STAR_SHARED",
-]
-
 N_TOTAL = Argument("n_total", "u32", "scalar", "N")
 SHARED_ROUND = Argument("shared_round", "u32", "scalar", "place of the iteration among those whose partners are drawn")
 DRAWN = Argument("drawn", "u32", "in", "[R, room] the shared partners of R iterations")
@@ -53,14 +41,6 @@ N_SHARED = Argument("n_shared", "u32", "in", "[R] how many there are")
 
 #: Value of ``partners`` for which links are labelled among the shared partners, without a stratum of their own.
 LABELS = "shared-uniform"
-
-
-def _launch_rounds(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return Launch(max(1, count), int(config["block_size"]))
-
-
-def _draw_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    return block_kernels.SHARED_PARTNERS.variables(problem, config, traits) | {"stars": True}
 
 
 DRAW_SHARED = replace(
@@ -79,8 +59,8 @@ DRAW_SHARED = replace(
         N_TOTAL,
         *RANDOM,
     ),
-    variables=_draw_variables,
-    launch=_launch_rounds,
+    variables=lambda p, c, t: block_kernels.SHARED_PARTNERS.variables(p, c, t) | {"stars": True},
+    launch=lambda problem, config, count, traits: Launch(max(1, count), int(config["block_size"])),
     traffic=lambda p: star_workloads.ROUNDS * p.integer("n") * (5 * 4 + element_size(p)),
     workload=star_workloads.draw_shared,
     used_with=STARS_SHARED,

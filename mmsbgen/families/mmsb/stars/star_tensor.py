@@ -41,8 +41,6 @@ from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = ["AHEAD", "KERNELS"]
-
 _TENSOR = STARS_SHARED | HALF
 _PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
 _OWN = Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word")
@@ -91,11 +89,6 @@ def _launch_factors(problem: Problem, config: Config, count: int, traits: Traits
     return Launch(max(1, -(-(labelling + count + length) * 32 // block)), block)
 
 
-def _looked_up(problem: Problem) -> int:
-    """Bytes read and written per vertex by the look-up of its pairs."""
-    return (MEAN_DEGREE + 1) * 12 + half_room(problem) // 4
-
-
 STAR_MARKS = replace(
     tensor_kernels.BLOCK_STRIKE,
     name="star_marks",
@@ -117,7 +110,8 @@ STAR_MARKS = replace(
     ),
     parameters=("N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_STRIKE),
-    traffic=lambda p: p.integer("m") * _looked_up(p),
+    # By vertex, what is read and written by the look-up of its pairs.
+    traffic=lambda p: p.integer("m") * ((MEAN_DEGREE + 1) * 12 + half_room(p) // 4),
     workload=star_workloads.star_marks,
     used_with=_TENSOR,
 )

@@ -15,7 +15,7 @@ from mmsbgen.families.mmsb.blocks.tensor_workloads import BFLOAT16, as_words, bf
 from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
 from mmsbgen.families.mmsb.numbers.row_layout import Z_FLOOR
 from mmsbgen.families.mmsb.reference import block_equations
-from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff
+from mmsbgen.families.mmsb.reference.workloads import ITERATION, RANDOM, ROTATIONS, SEED, real_type, roundoff
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -62,8 +62,7 @@ def draw_shared(problem: Problem, seed: int) -> Workload:
         "n_partners": np.uint32(n),
         "n_rounds": np.uint32(ROUNDS),
         "n_total": np.uint32(n_total),
-        "seed": np.uint64(SEED),
-        "iteration": np.uint32(ITERATION),
+        **RANDOM,
     }
 
     drawn = functools.cache(
@@ -80,9 +79,9 @@ def draw_shared(problem: Problem, seed: int) -> Workload:
                 return f"iteration {ahead}: places do not say where the partners are"
             weights = np.zeros(length)
             weights[:count] = times * (n_total / n)
-            wrong = Expected(weights, weights * 4 * roundoff(problem)).errors(got["shared_weights"][ahead])
-            if wrong is not None:
-                return f"iteration {ahead}: {wrong}"
+            expected = Expected(weights, weights * 4 * roundoff(problem), name=f"iteration {ahead}")
+            if (wrong := expected.errors(got["shared_weights"][ahead])) is not None:
+                return wrong
         return None
 
     return Workload(arguments, ROUNDS, judge, repeats="continued")
@@ -264,14 +263,3 @@ def star_sums(problem: Problem, seed: int) -> Workload:
     rng = np.random.default_rng(seed)
     case = _case(problem, rng)
     return tensor_workloads.sums_of(problem, rng, case.given, case.distinct)
-
-
-__all__ = [
-    "draw_shared",
-    "star_factors",
-    "star_marks",
-    "star_rows",
-    "star_scales",
-    "star_shared",
-    "star_sums",
-]
