@@ -24,6 +24,7 @@ from mmsbgen.detection.ranks.forming import check_shared, why_not_nccl
 from mmsbgen.ranks.starting import start_ranks
 from mmsbgen.ranks.world import short
 from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.saved.checkpoint import load
 from tests.detection.detections import cli
 
 DATA = str(Path(__file__).parents[1] / "data" / "netscience.txt.gz")
@@ -151,6 +152,59 @@ def test_a_rank_that_dies_ends_all_with_its_name_and_a_checkpoint(tmp_path: Path
         assert f"rank 1 ({find_device('pocl').spec}) has died (process {killed.pid}" in said
         assert rows(tmp_path)["entry_values"].min() >= 0
         assert not any(one.is_running() for one in ranks)
+
+
+#: Questions and limits come sooner; in rank 1 the fifth wait for the device takes longer than the limit.
+IMPATIENT = """
+from mmsbgen.ranks import world
+
+world._ASK_S, world._SILENT_S = 1.0, 3.0
+"""
+SLOW = """
+import itertools, os, time
+from mmsbgen.backends.opencl.opencl_device import OpenCLEvent
+
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
+    wait, waits = OpenCLEvent.wait, itertools.count()
+
+    def slow(event):
+        wait(event)
+        if event.name == "marker" and next(waits) == 4:
+            time.sleep(6.0)
+
+    OpenCLEvent.wait = slow
+"""
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_rank_that_hangs_ends_all_with_its_name_and_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT)
+    with started(*ENDLESS, "-o", tmp_path, patch=tmp_path) as process:
+        told = first_progress(process)
+        ranks = psutil.Process(process.pid).children(recursive=True)
+        stopped = rank(1, process)
+        stopped.suspend()
+        said = process.communicate(timeout=HANGS_S)[1]
+        assert process.returncode == 1, told + said
+        assert f"rank 1 ({find_device('pocl').spec}) has not answered for 3 s (process {stopped.pid}" in said
+        assert not any(one.is_running() for one in ranks)
+    swept = load(tmp_path / "checkpoint.npz").meta["iteration"]
+    more = ("--resume", tmp_path, "-n", swept + SWEEPS, "--checkpoint", "-o")
+    assert f"Resumed after iteration {swept}, bit for bit" in cli(DATA, *more, tmp_path / "on").stderr
+    cli(DATA, *OPTIONS, "-n", swept + SWEEPS, "--evaluate-every", 10**5, "--checkpoint", "-o", tmp_path / "straight")
+    np.testing.assert_array_equal(rows(tmp_path / "on")["entry_values"], rows(tmp_path / "straight")["entry_values"])
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_slow_rank_is_named_and_not_ended(two: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT + SLOW)
+    finish("--devices", "pocl,pocl", "-n", SWEEPS, "--checkpoint", "-o", tmp_path, patch=tmp_path)
+    for name, array in rows(tmp_path).items():
+        np.testing.assert_array_equal(array, rows(two)[name], name)
+    trace = json.loads((tmp_path / "run.json").read_text())["trace"]
+    assert f"rank 1 ({find_device('pocl').spec})" in [row.get("slow_rank") for row in trace]
 
 
 @pytest.mark.opencl

@@ -62,6 +62,7 @@ class Alone:
     def __init__(self, times: float) -> None:
         self.times = times
         self.told: list[str] = []
+        self.late: dict[int, float] = {}
 
     def tell(self, what: str, *values: Any) -> None:
         self.told.append(what)

@@ -22,8 +22,8 @@ from mmsbgen.sampler.saved.checkpoint import device_name
 
 __all__ = ["device_of_rank", "follow_rank"]
 
-#: Seconds that the other ranks wait for the end of rank 0, which may have to say why.
-_OUTLASTED_S = 10.0
+#: Seconds that the other ranks wait for the end of rank 0, which writes a checkpoint and says why.
+_OUTLASTED_S = 600.0
 
 
 def device_of_rank(world: World, device: str | None, devices: list[str]) -> str | None:

@@ -105,6 +105,8 @@ class SharedSweeps:
 
     def _build(self, problem: Problem, scalars: dict[str, Any]) -> None:
         world, links = self._world, len(self._adjacency.neighbours)
+        # The others build kernels, and do not answer meanwhile.
+        world.has_swept = False
         world.tell("build", self._number, dict(problem), self._state.shape, scalars, links)
         for name, refusal in zip(world.names, world.answers(""), strict=True):
             if refusal:
@@ -178,7 +180,9 @@ class SharedSweeps:
             self._seconds = np.array(seconds) / self._sweeps
             slowest = int(self._seconds.argmax())
             over = self._seconds[slowest] / max(self._seconds.mean(), 1e-9)
-            self._slow = slowest if over > _SLOW else None
+            late = world.late
+            self._slow = max(late, key=late.__getitem__) if late else slowest if over > _SLOW else None
+            world.late = {}
             # A cut sends all links, so each next one takes twice as many sweeps to pay.
             if over > _UNEVEN and self._since_cut >= _FEWEST_SWEEPS << self._cuts:
                 self._cuts += 1
