@@ -41,6 +41,14 @@ _SILENT_S, _SILENT_TIMES, _BUILD_S = 30.0, 5.0, 600.0
 _STUCK_S, _STUCK_TIMES = 600.0, 20.0
 
 
+def _exit_code(error: BaseException) -> int:
+    """The exit code of a process that ends with ``error``."""
+    if isinstance(error, KeyboardInterrupt):
+        return _INTERRUPTED
+    found = error.code if isinstance(error, SystemExit) else getattr(error, "exit_code", 1)
+    return found if isinstance(found, int) else 1
+
+
 def short(text: str) -> str:
     """The beginning of a text that fits in an answer."""
     return text.encode()[: _ANSWER // 2].decode(errors="ignore")
@@ -51,7 +59,11 @@ class LostRankError(MmsbgenError):
 
 
 class Released(Exception):  # noqa: N818
-    """Rank 0 has ended the run; for the others this is no error."""
+    """Rank 0 has ended the run; for the others this is no error.  They end with ``exit_code``, which rank 0 gives."""
+
+    def __init__(self, exit_code: int = 0) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 class Ended(Released):
@@ -108,10 +120,10 @@ class World:
     def __enter__(self) -> World:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if kind is not None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
             # The others may wait for something else than the end.
-            self.release()
+            self.release(error)
         self.close()
 
     def close(self) -> None:
@@ -125,10 +137,11 @@ class World:
                 # Unlike the end of MPI this wait can be left.
                 self._all(self.comm.Ibarrier())
                 self.mpi.Finalize()
+        except BaseException as error:
+            self.release(error)
+            raise
         finally:
-            if self.lost:
-                self.release()
-                self._end_silent()
+            self._end_silent()
 
     def _end_silent(self) -> None:
         """Kill the ranks of this machine that hang: the launcher would wait for them."""
@@ -136,23 +149,22 @@ class World:
             with suppress(psutil.Error, KeyError):
                 self._watched[at].kill()
 
-    def release(self) -> None:
-        """Let the other ranks end: this one is lost to them, or one of them to it."""
+    def release(self, error: BaseException) -> None:
+        """Let the other ranks end, as this one does with ``error``: it is lost to them, or one of them to it."""
         self.lost = True
         while self.rank == 0 and self._held:
-            self._post(None, self._held.pop(), _END)
+            self._post(_exit_code(error), self._held.pop(), _END)
 
     def ends_after(self, seconds: float, error: BaseException) -> threading.Timer:
         """A started timer that ends this process, on rank 0 with the message of ``error``, unless it is cancelled."""
 
         def end() -> None:
-            asked = isinstance(error, KeyboardInterrupt)
             if self.rank == 0:
-                told = "Interrupted.\n" if asked else f"Error: {error}\n"
+                told = "Interrupted.\n" if isinstance(error, KeyboardInterrupt) else f"Error: {error}\n"
                 sys.stderr.write("\n".join([*getattr(error, "__notes__", ()), told]))
                 sys.stderr.flush()
             self._end_silent()
-            os._exit(_INTERRUPTED if asked else LostRankError.exit_code)
+            os._exit(_exit_code(error))
 
         timer = threading.Timer(seconds, end)
         timer.daemon = True
@@ -237,7 +249,7 @@ class World:
         """Raise if a rank has failed or is no more."""
         if self.rank:
             if self.comm.Iprobe(0, _END):
-                raise Released
+                raise Released(self.comm.recv(source=0, tag=_END))
             if self._gone():
                 raise LostRankError(f"{self.names[0]} has died{self._where(0)}")
             if self.comm.Iprobe(0, _ASK):
@@ -260,11 +272,14 @@ class World:
 
         return [at for at, process in self._watched.items() if not lives(process)]
 
-    def failed(self, text: str) -> None:
-        """Tell rank 0 that this rank cannot go on, and wait until it has ended the run."""
+    def failed(self, text: str) -> int:
+        """Tell rank 0 that this rank cannot go on, and wait until it has ended the run; returns the exit code."""
         self._post(text[:_ANSWER], 0, _FAILED)
-        with suppress(Released, LostRankError):
-            self.until(lambda: False)
+        try:
+            while True:
+                self.until(lambda: False)
+        except (Released, LostRankError) as error:
+            return error.exit_code
 
     def outlasted(self, seconds: float) -> None:
         """Wait for the end of rank 0's process: some launchers kill all when one ends first."""

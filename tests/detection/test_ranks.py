@@ -281,7 +281,7 @@ import time
 from mmsbgen.base.errors import LaunchError
 from mmsbgen.ranks.world import World
 world = object.__new__(World)
-world.rank = 0
+world.rank, world._silent = 0, []
 world.ends_after(0.0, {error})
 time.sleep({HANGS_S})
 """
@@ -296,7 +296,7 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
     from mmsbgen.base.errors import LaunchError
 
     def fails(*args):
-        raise LaunchError("rank 0 cannot go on")
+        raise {error}
 
     {owner}.{name} = fails
 """
@@ -305,18 +305,36 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
 @pytest.mark.opencl
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "owner", "name"),
+    ("module", "owner", "name", "error", "code"),
     [
-        ("mmsbgen.detection.ranks", "forming", "made_exchange"),
-        ("mmsbgen.sampler.ranks.sharing", "SweptRange", "cut"),
-        ("mmsbgen.ranks.world", "World", "send"),
+        ("mmsbgen.detection.ranks", "forming", "made_exchange", "LaunchError('it fails')", 1),
+        ("mmsbgen.sampler.ranks.sharing", "SweptRange", "cut", "KeyboardInterrupt", 130),
+        ("mmsbgen.ranks.world", "World", "send", "LaunchError('it fails')", 1),
     ],
 )
-def test_rank_0_that_fails_ends_all(tmp_path: Path, module: str, owner: str, name: str) -> None:
+def test_rank_0_that_fails_ends_all(tmp_path: Path, module: str, owner: str, name: str, error: str, code: int) -> None:
     """While the ranks are brought together, before they are told a range, and while they wait for its links."""
-    (tmp_path / "sitecustomize.py").write_text(FAILS.format(module=module, owner=owner, name=name))
-    said = finish("--devices", "pocl,pocl", "-n", SWEEPS, "-o", tmp_path / "out", code=1, patch=tmp_path)
-    assert said.count("Error: rank 0 cannot go on") == 1
+    (tmp_path / "sitecustomize.py").write_text(FAILS.format(module=module, owner=owner, name=name, error=error))
+    said = finish("--devices", "pocl,pocl", "-n", SWEEPS, "-o", tmp_path / "out", code=code, patch=tmp_path)
+    assert said.count("Error: it fails" if code == 1 else "Interrupted; no results were written.") == 1
+
+
+#: The Python of rank 0 asks the process that started the ranks to stop, before anything of mmsbgen is loaded.
+INTERRUPTS = """
+import os, signal, time
+
+if "OMPI_COMM_WORLD_RANK" not in os.environ:
+    os.environ["STARTER"] = str(os.getpid())
+elif os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    os.kill(int(os.environ["STARTER"]), signal.SIGINT)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_an_interruption_while_python_starts_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    assert finish("--devices", "pocl,pocl", code=130, patch=tmp_path) == "Interrupted.\n"
 
 
 def test_devices_that_cannot_share_are_refused(tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
             from mmsbgen.cli.shared.progress_display import mute_stages
             from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
             from mmsbgen.detection.ranks.forming import check_alike
+            from mmsbgen.ranks.starting import tell_ready
             from mmsbgen.ranks.world import World
 
             world = stack.enter_context(World())
@@ -117,6 +118,7 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
             if world.rank:
                 mute_stages()
                 return follow_rank(world, given["device"], given["database"])
+            tell_ready()
         else:
             world = None
             given["device"] = devices[0] if devices else given["device"]

@@ -58,18 +58,16 @@ def follow_rank(world: World, device: str | None, database: str | Path | None) -
         _opened(world, device, database)
     except Ended:
         return
-    except Released:
-        code = 0
+    except Released as end:
+        code = end.exit_code
     except LostRankError as error:
         code = error.exit_code
         sys.stderr.write(f"Error: {error}\n")
         sys.stderr.flush()
     except MmsbgenError as error:
-        code = error.exit_code
-        world.failed(str(error))
+        code = world.failed(str(error))
     except Exception:
-        code = 1
-        world.failed(traceback.format_exc())
+        code = world.failed(traceback.format_exc())
     world.outlasted(_OUTLASTED_S)
     # What the device still has to do may wait for ranks that are no more.
     os._exit(code)

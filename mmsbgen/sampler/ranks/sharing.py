@@ -126,8 +126,8 @@ class SharedSweeps:
                 if at:
                     world.send(offsets, at)
                     world.send(adjacency.neighbours[int(offsets[0]) : int(offsets[-1])], at)
-        except BaseException:
-            world.release()
+        except BaseException as error:
+            world.release(error)
             raise
 
     def specs(self, rounds: int) -> list[Any]:
@@ -153,7 +153,7 @@ class SharedSweeps:
             self._times.add(self._swept.sweep(partial(queue, "update_phi", "sparse_rows"), values))
         except BaseException as error:
             # The others wait in an exchange that will not come.
-            world.release()
+            world.release(error)
             self._loss = error
             timer = world.ends_after(ABANDON_S, error)
             exchange.abandon()
