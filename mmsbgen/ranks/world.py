@@ -91,7 +91,7 @@ class World:
         rank: number of this rank; 0 leads.
         size: number of ranks.
         local_rank: number of this rank among those of its machine.
-        names: name of every rank for messages; with its device once that is known.
+        names: name of every rank for messages, with its host if there are several, and its device once that is known.
         lost: whether ranks are no longer in step.
         has_swept: whether a sweep has been shared: kernels are built, so that ranks answer at once.
         late: seconds of the longest wait for each rank that was late, since they were last cleared.
@@ -104,7 +104,8 @@ class World:
         self.hosts = self.comm.allgather((self.mpi.Get_processor_name(), os.getpid()))
         host = self.hosts[self.rank][0]
         self.local_rank = [at for at, (name, _) in enumerate(self.hosts) if name == host].index(self.rank)
-        self.names = [f"rank {at}" for at in range(self.size)]
+        several = len({name for name, _ in self.hosts}) > 1
+        self.names = [f"rank {at} on {name}" if several else f"rank {at}" for at, (name, _) in enumerate(self.hosts)]
         self.lost = self.has_swept = False
         watched = range(1, self.size) if self.rank == 0 else [0]
         self._watched = {at: psutil.Process(self.hosts[at][1]) for at in watched if self.hosts[at][0] == host}
@@ -242,8 +243,7 @@ class World:
         self._sent.append(self.comm.isend(message, to, tag))
 
     def _where(self, at: int) -> str:
-        host, process = self.hosts[at]
-        return f" (process {process} on {host})"
+        return f" (process {self.hosts[at][1]})"
 
     def _look(self) -> None:
         """Raise if a rank has failed or is no more."""

@@ -31,6 +31,7 @@ DATA = str(Path(__file__).parents[1] / "data" / "netscience.txt.gz")
 OPTIONS = ("-k", "20", "--rows", "sparse", "--start", "communities", "--no-refine")
 SWEEPS = 12
 ENDLESS = ("--devices", "pocl,pocl", "-n", 10**6, "--evaluate-every", 10**5)
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 #: Unit roundoff of the rows.
 ROUNDOFF = 2.0**-24
 
@@ -40,10 +41,12 @@ HANGS_S = 120.0
 
 
 @contextmanager
-def started(*args: object, patch: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *args: object, patch: Path | None = None, launcher: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """A detection whose processes all end with the block; ``patch`` is a folder of a module ``sitecustomize``."""
-    command = [sys.executable, "-m", "mmsbgen", "detect", DATA, *OPTIONS, *map(str, args)]
-    variables = os.environ | ({} if patch is None else {"PYTHONPATH": str(patch)})
+    command = [*launcher, sys.executable, "-m", "mmsbgen", "detect", DATA, *OPTIONS, *map(str, args)]
+    variables = os.environ | AS_ROOT | ({} if patch is None else {"PYTHONPATH": str(patch)})
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=variables) as run:
         below: dict[int, psutil.Process] = {}
         ended = threading.Event()
@@ -196,6 +199,37 @@ def test_a_rank_that_hangs_ends_all_with_its_name_and_a_checkpoint(tmp_path: Pat
     np.testing.assert_array_equal(rows(tmp_path / "on")["entry_values"], rows(tmp_path / "straight")["entry_values"])
 
 
+#: Each rank believes that it is on a host of its own, whose folders it would not share.
+HOSTS = """
+import os
+from mmsbgen.ranks import world
+
+def alone():
+    found = mpi()
+    found.Get_processor_name = lambda: "host" + os.environ["OMPI_COMM_WORLD_RANK"]
+    return found
+
+mpi, world._mpi = world._mpi, alone
+"""
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_rank_of_another_host_that_hangs_is_named(tmp_path: Path) -> None:
+    """Rank 0 cannot see its process, and mpirun ends it.  All ranks take the first device of their host."""
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT + HOSTS)
+    launcher = str(Path(sys.executable).parent / "mpirun")
+    by_mpirun = (launcher, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", "3")
+    many = ("--devices", "pocl", *ENDLESS[2:])
+    with started(*many, "-o", tmp_path, patch=tmp_path, launcher=by_mpirun) as process:
+        told = first_progress(process)
+        rank(2, process).suspend()
+        said = process.communicate(timeout=HANGS_S)[1]
+        assert process.returncode == 1, told + said
+    assert f"rank 2 on host2 ({find_device('pocl').spec}) has not answered for 3 s" in said
+    assert rows(tmp_path)["entry_values"].min() >= 0
+
+
 @pytest.mark.opencl
 @pytest.mark.slow
 def test_a_slow_rank_is_named_and_not_ended(two: Path, tmp_path: Path) -> None:
@@ -222,8 +256,7 @@ def test_ranks_with_other_arguments_are_refused(tmp_path: Path) -> None:
     """A launcher that starts a run a process gets one error, not the graph of rank 0 alone."""
     program = f"{sys.executable} -m mmsbgen detect {DATA} -k 20 -o {tmp_path}/$OMPI_COMM_WORLD_RANK"
     command = [Path(sys.executable).parent / "mpiexec", "--map-by", ":OVERSUBSCRIBE", "-n", "2", "sh", "-c", program]
-    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | as_root, timeout=HANGS_S)
+    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | AS_ROOT, timeout=HANGS_S)
     assert found.returncode == 2
     assert f"ranks 0 and 1 have --out {tmp_path}/0 and {tmp_path}/1" in found.stderr
     assert "unset OMPI_COMM_WORLD_SIZE" in found.stderr
@@ -343,6 +376,8 @@ def test_devices_that_cannot_share_are_refused(tmp_path: Path) -> None:
         check_shared(Options(8).sized_for(100, 300))
     with pytest.raises(InputError, match=r"K=auto"):
         check_shared(Options(2), k_auto=True)
+    with pytest.raises(InputError, match="leave out --noise"):
+        check_shared(Options(8, noise=True).sized_for(100, 300))
     with pytest.raises(InputError, match="random-node mini-batches"):
         check_shared(Options(8, mini_batch="random-node").sized_for(100, 300))
     assert "give one of them" in cli(DATA, *OPTIONS, "--devices", "pocl", code=2).output

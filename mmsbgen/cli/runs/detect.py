@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from mmsbgen import __version__
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
@@ -113,7 +114,8 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
             world = stack.enter_context(World())
             flags = {one.name: one.opts[-1] for one in context.command.params}
             arguments = {"graph": graph, **given}
-            check_alike(world, {flags[name]: str(arguments[name]) for name in arguments if name != "device"})
+            alike = {flags[name]: str(arguments[name]) for name in arguments if name != "device"}
+            check_alike(world, {"mmsbgen": __version__} | alike)
             given["device"] = device_of_rank(world, given["device"], devices)
             if world.rank:
                 mute_stages()

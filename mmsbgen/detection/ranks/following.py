@@ -82,11 +82,11 @@ def _opened(world: World, name: str | None, database: str | Path | None) -> None
         return
     with device:
         world.answers((device.info.spec, ""))
-        _, configs, kept, kept_on = world.hear()
+        _, configs, first = world.hear()
         world.answers(place(device))
         _, identity = world.hear()
         exchange = made_exchange(world, device, identity)
         with open_store(database, read_only=True) as store:
-            same = device_name(device.info) == kept_on
-            follow(world, Runtime(device, MMSB, Index(store), dict(configs), dict(kept if same else {})), exchange)
+            runtime = Runtime(device, MMSB, Index(store), dict(configs))
+            follow(world, runtime, exchange, device_name(device.info) == first)
         world.hear()
