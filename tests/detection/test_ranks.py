@@ -19,6 +19,7 @@ import pytest
 
 from mmsbgen.backends import find_device
 from mmsbgen.base.errors import InputError, LaunchError
+from mmsbgen.detection.detect import detect
 from mmsbgen.detection.ranks.following import device_of_rank
 from mmsbgen.detection.ranks.forming import check_shared, why_not_nccl
 from mmsbgen.ranks.starting import start_ranks
@@ -382,6 +383,12 @@ def test_devices_that_cannot_share_are_refused(tmp_path: Path) -> None:
         check_shared(Options(8, mini_batch="random-node").sized_for(100, 300))
     assert "give one of them" in cli(DATA, *OPTIONS, "--devices", "pocl", code=2).output
     assert "write it as cuda:0,cuda:1" in finish_here("--devices", "pocl,")
+
+
+@pytest.mark.parametrize("given", [{"devices": "pocl,pocl"}, {"device": ["pocl", "pocl"]}])
+def test_python_takes_one_device(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="mmsbgen detect GRAPH --devices A,B"):
+        detect(DATA, 20, **given)
 
 
 def finish_here(*args: str) -> str:
