@@ -106,7 +106,8 @@ class HostExchange:
         """Nothing is queued."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """End the thread that waits for the device."""
+        self._waiter.shutdown(wait=False)
 
     def _wait(self, request: Any) -> None:
         self._world.until(request.Test)
