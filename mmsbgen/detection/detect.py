@@ -73,6 +73,12 @@ def detect(
         DeviceMemoryError: if the state does not fit; raised before anything is allocated.
     """
     given = dict(options)
+    devices = options.get("devices", device)
+    if devices is not None and ("devices" in options or not isinstance(device, str)):
+        raise InputError(
+            f"{devices!r}: Python takes one device, as in device='cuda:0'; several share a run of the command line: "
+            "mmsbgen detect GRAPH --devices A,B"
+        )
     for name, value in (("n_communities", n_communities), ("seed", random_state)):
         if name in options:
             raise InputError(f"{name} is given by the argument {'random_state' if name == 'seed' else name}")

@@ -71,7 +71,7 @@ def built_chain(
         tried: list[KTrial] = []
         team = None
         if request.world is not None:
-            team = stack.enter_context(closing(formed_team(request.world, device, request.configs, runtime.kept)))
+            team = stack.enter_context(closing(formed_team(request.world, device, request.configs)))
             if team.reason:
                 request.on_message(f"Rows go by MPI, through the hosts: {team.reason}.")
         if plan is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,6 +52,7 @@ class HostExchange:
 
     def __init__(self, world: World, device: Device) -> None:
         self._world, self._device = world, device
+        self._waiter = ThreadPoolExecutor(1, thread_name_prefix="device")
 
     def share(self, buffers: Sequence[Buffer]) -> None:
         """As :meth:`Exchange.share`."""
@@ -67,6 +69,10 @@ class HostExchange:
 
     def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
         """As :meth:`Exchange.gather`."""
+        # This thread answers rank 0 while the device computes.
+        computed = self._waiter.submit(self._device.mark().wait)
+        self._world.until(computed.done, own=True)
+        computed.result()
         for buffer in buffers:
             for first, stop in _parts(buffer, int((ends - begins).max()), self._world.size):
                 self._gather_part(buffer, np.minimum(begins + first, ends), np.minimum(begins + stop, ends))
@@ -100,10 +106,11 @@ class HostExchange:
         """Nothing is queued."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """End the thread that waits for the device."""
+        self._waiter.shutdown(wait=False)
 
     def _wait(self, request: Any) -> None:
-        self._world.until(request.Test, limited=True)
+        self._world.until(request.Test)
 
 
 def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

@@ -133,7 +133,8 @@ class NcclExchange:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.settle`."""
         with self._calling("exchange"):
             # A wait for the queue itself could not be left when a rank is lost.
-            self._world.until(self._join().query, limited=True)
+            self._world.until(self._device.record().query, own=True)
+            self._world.until(self._join().query)
 
     def abandon(self) -> None:
         """As :meth:`mmsbgen.ranks.exchanges.Exchange.abandon`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from mmsbgen.base.errors import LaunchError, MissingDependencyError
 from mmsbgen.base.processes import stopped_command
 from mmsbgen.base.stop_signals import handling
 
-__all__ = ["set_by_mpi", "start_ranks", "started_together"]
+__all__ = ["set_by_mpi", "start_ranks", "started_together", "tell_ready"]
 
-#: Variables in which Open MPI and MPICH give the number of ranks, and a rank's own.
-_SIZES, _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
+#: Variables in which Open MPI and MPICH give the number of ranks.
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+#: Variable with the path of the file into which rank 0 writes its process id once it can be asked to stop.
+_READY = "MMSBGEN_READY_FILE"
 
 
 def started_together() -> bool:
@@ -32,13 +34,19 @@ def set_by_mpi() -> str:
     return next(several, "")
 
 
+def tell_ready() -> None:
+    """Tell the process that started the ranks that this one, rank 0, can be asked to stop."""
+    if _READY in os.environ:
+        Path(os.environ[_READY]).write_text(str(os.getpid()))
+
+
 def start_ranks(count: int, arguments: Sequence[str]) -> int:
     """Run ``mmsbgen`` with ``arguments`` in ``count`` ranks; returns the exit code.
 
     A signal to stop goes to rank 0, which ends the run after a whole sweep.  The ranks end with this process.
 
     Raises :class:`MissingDependencyError` without MPI, :class:`LaunchError` if a signal ended the launcher, and
-    KeyboardInterrupt if this process was asked to stop before rank 0 was there.
+    KeyboardInterrupt if this process was asked to stop before rank 0 was ready.
     """
     launcher = _launcher()
     version = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False).stdout
@@ -56,11 +64,13 @@ def start_ranks(count: int, arguments: Sequence[str]) -> int:
     def stop(number: int, frame: object) -> None:
         nonlocal early
         asked.append(number)
-        if started and not _pass_on(number, started[0].pid):
+        if started and not _pass_on(number, ready):
             early = True
             started[0].terminate()
 
-    with handling(stop):
+    with tempfile.TemporaryDirectory() as folder, handling(stop):
+        ready = Path(folder) / "ready"
+        more[_READY] = str(ready)
         started.append(subprocess.Popen(stopped_command(command), env=os.environ | more, start_new_session=True))
         if asked and not early:
             # Asked before there was a launcher to end.
@@ -74,20 +84,13 @@ def start_ranks(count: int, arguments: Sequence[str]) -> int:
     return code
 
 
-def _pass_on(number: int, launcher: int) -> bool:
-    """Send a signal to rank 0 below the launcher; returns whether it is there."""
-    import psutil
-
-    children = []
-    with contextlib.suppress(psutil.Error):
-        children = psutil.Process(launcher).children(recursive=True)
-    for process in children:
-        with contextlib.suppress(psutil.Error):
-            variables = process.environ()
-            if "0" in (variables.get(name) for name in _RANKS):
-                process.send_signal(number)
-                return True
-    return False
+def _pass_on(number: int, ready: Path) -> bool:
+    """Send a signal to rank 0; returns whether it is there and ready."""
+    try:
+        os.kill(int(ready.read_text()), number)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _launcher() -> str:

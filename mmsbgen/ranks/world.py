@@ -1,7 +1,8 @@
 """The ranks of a run, processes that MPI has started together, and the messages between them.
 
 Rank 0 leads: it tells the others what to do, and they answer.  Nobody waits for a rank that is no more: every wait also
-looks whether the others of this machine still live, and whether a rank has failed.
+looks whether the others of this machine still live, and whether a rank has failed.  In a long wait rank 0 asks the
+others: one that answers is slow, and one that does not hangs.
 """
 
 from __future__ import annotations
@@ -28,11 +29,24 @@ _NO_MPI = "several ranks need MPI; get it with: pip install 'mmsbgen[mpi]'"
 _SHORT, _ANSWER = 512, 4096
 #: Bytes of an array sent at a time.
 _PART = 1 << 26
-_FAILED, _END, _DATA = 1, 2, 3
+_FAILED, _END, _DATA, _ASK, _HERE = 1, 2, 3, 4, 5
 #: Exit code after Ctrl-C, as in shells.
 _INTERRUPTED = 130
-#: Seconds between looks at the other ranks; seconds of an exchange, and times the longest so far, that are too long.
-_LOOK_S, _LIMIT_S, _TIMES = 0.1, 600.0, 20.0
+#: Seconds between looks at the other ranks.
+_LOOK_S = 0.1
+#: Seconds of a wait, and times the longest so far, after which rank 0 asks the others; seconds after which a rank that
+#: has not answered hangs, before the first sweep to build kernels; and after which a device that still computes hangs.
+_ASK_S, _ASK_TIMES = 5.0, 2.0
+_SILENT_S, _SILENT_TIMES, _BUILD_S = 30.0, 5.0, 600.0
+_STUCK_S, _STUCK_TIMES = 600.0, 20.0
+
+
+def _exit_code(error: BaseException) -> int:
+    """The exit code of a process that ends with ``error``."""
+    if isinstance(error, KeyboardInterrupt):
+        return _INTERRUPTED
+    found = error.code if isinstance(error, SystemExit) else getattr(error, "exit_code", 1)
+    return found if isinstance(found, int) else 1
 
 
 def short(text: str) -> str:
@@ -45,7 +59,11 @@ class LostRankError(MmsbgenError):
 
 
 class Released(Exception):  # noqa: N818
-    """Rank 0 has ended the run; for the others this is no error."""
+    """Rank 0 has ended the run; for the others this is no error.  They end with ``exit_code``, which rank 0 gives."""
+
+    def __init__(self, exit_code: int = 0) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 class Ended(Released):
@@ -73,9 +91,10 @@ class World:
         rank: number of this rank; 0 leads.
         size: number of ranks.
         local_rank: number of this rank among those of its machine.
-        names: name of every rank for messages; with its device once that is known.
+        names: name of every rank for messages, with its host if there are several, and its device once that is known.
         lost: whether ranks are no longer in step.
-        has_swept: whether a sweep has been shared: kernels are built, so that ranks must answer in time.
+        has_swept: whether a sweep has been shared: kernels are built, so that ranks answer at once.
+        late: seconds of the longest wait for each rank that was late, since they were last cleared.
     """
 
     def __init__(self) -> None:
@@ -85,50 +104,68 @@ class World:
         self.hosts = self.comm.allgather((self.mpi.Get_processor_name(), os.getpid()))
         host = self.hosts[self.rank][0]
         self.local_rank = [at for at, (name, _) in enumerate(self.hosts) if name == host].index(self.rank)
-        self.names = [f"rank {at}" for at in range(self.size)]
+        several = len({name for name, _ in self.hosts}) > 1
+        self.names = [f"rank {at} on {name}" if several else f"rank {at}" for at, (name, _) in enumerate(self.hosts)]
         self.lost = self.has_swept = False
         watched = range(1, self.size) if self.rank == 0 else [0]
         self._watched = {at: psutil.Process(self.hosts[at][1]) for at in watched if self.hosts[at][0] == host}
+        self.late: dict[int, float] = {}
         self._longest = 0.0
+        self._computes = False
+        self._asked: dict[int, float] = {}
+        self._busy: set[int] = set()
+        self._silent: list[int] = []
         self._sent: list[Any] = []
         self._held = list(range(1, self.size))
 
     def __enter__(self) -> World:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if kind is not None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
             # The others may wait for something else than the end.
-            self.release()
+            self.release(error)
         self.close()
 
     def close(self) -> None:
         """End the other ranks, and MPI; after a loss MPI cannot be ended, and those that still live are released."""
         if self.mpi.Is_finalized():
             return
-        if not self.lost:
-            if self.rank == 0:
-                self.tell("end")
-            self.mpi.Finalize()
-        else:
-            self.release()
+        try:
+            if not self.lost:
+                if self.rank == 0:
+                    self.tell("end")
+                # Unlike the end of MPI this wait can be left.
+                self._all(self.comm.Ibarrier())
+                self.mpi.Finalize()
+        except BaseException as error:
+            self.release(error)
+            raise
+        finally:
+            self._end_silent()
 
-    def release(self) -> None:
-        """Let the other ranks end: this one is lost to them, or one of them to it."""
+    def _end_silent(self) -> None:
+        """Kill the ranks of this machine that hang: the launcher would wait for them."""
+        for at in self._silent:
+            with suppress(psutil.Error, KeyError):
+                self._watched[at].kill()
+
+    def release(self, error: BaseException) -> None:
+        """Let the other ranks end, as this one does with ``error``: it is lost to them, or one of them to it."""
         self.lost = True
         while self.rank == 0 and self._held:
-            self._sent.append(self.comm.isend(None, self._held.pop(), _END))
+            self._post(_exit_code(error), self._held.pop(), _END)
 
     def ends_after(self, seconds: float, error: BaseException) -> threading.Timer:
         """A started timer that ends this process, on rank 0 with the message of ``error``, unless it is cancelled."""
 
         def end() -> None:
-            asked = isinstance(error, KeyboardInterrupt)
             if self.rank == 0:
-                told = "Interrupted.\n" if asked else f"Error: {error}\n"
+                told = "Interrupted.\n" if isinstance(error, KeyboardInterrupt) else f"Error: {error}\n"
                 sys.stderr.write("\n".join([*getattr(error, "__notes__", ()), told]))
                 sys.stderr.flush()
-            os._exit(_INTERRUPTED if asked else LostRankError.exit_code)
+            self._end_silent()
+            os._exit(_exit_code(error))
 
         timer = threading.Timer(seconds, end)
         timer.daemon = True
@@ -137,48 +174,94 @@ class World:
 
     # Waiting -------------------------------------------------------------------------------------------------
 
-    def until(self, done: Callable[[], Any], limited: bool = False) -> None:
-        """Wait until ``done`` returns true; ``limited`` waits are for ranks that must answer.
+    def until(self, done: Callable[[], Any], own: bool = False) -> None:
+        """Wait until ``done`` returns true; ``own`` is whether only this rank's device is waited for.
 
         Raises :class:`LostRankError`, and :class:`Released` on the others when rank 0 has ended the run.
         """
+        self._computes = own
         try:
-            self._until(done, limited)
+            self._until(done)
         except BaseException:
             # Ranks are no longer in step.
             self.lost = True
             raise
+        finally:
+            self._computes = False
 
-    def _until(self, done: Callable[[], Any], limited: bool) -> None:
+    def _until(self, done: Callable[[], Any]) -> None:
         begin = looked = time.monotonic()
+        waited, ask_at = 0.0, max(_ASK_S, _ASK_TIMES * self._longest)
+        self._asked, self._busy = dict.fromkeys(self._asked, 0.0), set()
         while not done():
             now = time.monotonic()
             if now - looked > _LOOK_S:
+                # Seconds in which this process was stopped do not count.
+                waited += min(now - looked, 10 * _LOOK_S)
                 looked = now
                 self._look()
-                watched = limited and self.has_swept and self.rank == 0
-                if watched and now - begin > max(_LIMIT_S, _TIMES * self._longest):
-                    raise LostRankError(f"no answer from the other ranks for {now - begin:.0f} s")
+                if self.rank == 0:
+                    self._check_answers(waited)
+                    if waited >= ask_at:
+                        self._ask(waited)
+                        ask_at += _ASK_S
             # Waiting ranks leave the processor to those that compute on it.
             spent = now - begin
             time.sleep(0.0 if spent < 0.02 else 1e-4 if spent < 1.0 else 1e-3)
-        if limited:
-            self._longest = max(self._longest, time.monotonic() - begin)
+        if self.has_swept and self.rank == 0:
+            # An answer takes a look or two.
+            silent = {at for at, since in self._asked.items() if waited - since > 10 * _LOOK_S}
+            for at in silent | self._busy if waited >= _ASK_S and not self._computes else ():
+                self.late[at] = max(self.late.get(at, 0.0), waited)
+            self._longest = max(self._longest, waited)
+
+    def _ask(self, waited: float) -> None:
+        """Ask the ranks that have no question to answer."""
+        for at in set(range(1, self.size)) - self._asked.keys():
+            self._post(None, at, _ASK)
+            self._asked[at] = waited
+
+    def _check_answers(self, waited: float) -> None:
+        """Take the answers so far, and raise if a rank hangs."""
+        status = self.mpi.Status()
+        while self.comm.Iprobe(self.mpi.ANY_SOURCE, _HERE):
+            computes = self.comm.recv(source=self.mpi.ANY_SOURCE, tag=_HERE, status=status)
+            self._asked.pop(status.source, None)
+            (self._busy.add if computes else self._busy.discard)(status.source)
+        silent = max(_SILENT_S, _SILENT_TIMES * self._longest) if self.has_swept else _BUILD_S
+        self._silent = [at for at, since in self._asked.items() if waited - since > silent]
+        for at in self._silent:
+            since = waited - self._asked[at]
+            raise LostRankError(f"{self.names[at]} has not answered for {since:.0f} s{self._where(at)}")
+        if self._busy and not self._computes and waited > max(_STUCK_S, _STUCK_TIMES * self._longest):
+            at = min(self._busy)
+            raise LostRankError(f"{self.names[at]} has computed for {waited:.0f} s{self._where(at)}")
+
+    def _post(self, message: object, to: int, tag: int) -> None:
+        """Send a short message without waiting."""
+        self._sent = [one for one in self._sent if not one.Test()]
+        self._sent.append(self.comm.isend(message, to, tag))
+
+    def _where(self, at: int) -> str:
+        return f" (process {self.hosts[at][1]})"
 
     def _look(self) -> None:
         """Raise if a rank has failed or is no more."""
         if self.rank:
             if self.comm.Iprobe(0, _END):
-                raise Released
+                raise Released(self.comm.recv(source=0, tag=_END))
             if self._gone():
-                raise LostRankError(f"{self.names[0]} has died (process {self.hosts[0][1]} on {self.hosts[0][0]})")
+                raise LostRankError(f"{self.names[0]} has died{self._where(0)}")
+            if self.comm.Iprobe(0, _ASK):
+                self.comm.recv(source=0, tag=_ASK)
+                self._post(self._computes, 0, _HERE)
             return
         if self.comm.Iprobe(self.mpi.ANY_SOURCE, _FAILED):
             status = self.mpi.Status()
             text = self.comm.recv(source=self.mpi.ANY_SOURCE, tag=_FAILED, status=status)
             raise LostRankError(f"{self.names[status.source]} failed: {text}")
         for at in self._gone():
-            raise LostRankError(f"{self.names[at]} has died (process {self.hosts[at][1]} on {self.hosts[at][0]})")
+            raise LostRankError(f"{self.names[at]} has died{self._where(at)}")
 
     def _gone(self) -> list[int]:
         def lives(process: psutil.Process) -> bool:
@@ -189,11 +272,14 @@ class World:
 
         return [at for at, process in self._watched.items() if not lives(process)]
 
-    def failed(self, text: str) -> None:
-        """Tell rank 0 that this rank cannot go on, and wait until it has ended the run."""
-        self._sent.append(self.comm.isend(text[:_ANSWER], 0, _FAILED))
-        with suppress(Released, LostRankError):
-            self.until(lambda: False)
+    def failed(self, text: str) -> int:
+        """Tell rank 0 that this rank cannot go on, and wait until it has ended the run; returns the exit code."""
+        self._post(text[:_ANSWER], 0, _FAILED)
+        try:
+            while True:
+                self.until(lambda: False)
+        except (Released, LostRankError) as error:
+            return error.exit_code
 
     def outlasted(self, seconds: float) -> None:
         """Wait for the end of rank 0's process: some launchers kill all when one ends first."""

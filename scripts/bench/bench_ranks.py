@@ -78,7 +78,7 @@ def measured(args: argparse.Namespace, device: str | None, world: World | None) 
     made_s = time.monotonic() - begin
     options = Options(n_communities=args.k, rows="sparse", mini_batch="block", refine=False)
     with opened(find_device(device)) as opened_device:
-        team: Team | None = None if world is None else formed_team(world, opened_device, args.configs, {})
+        team: Team | None = None if world is None else formed_team(world, opened_device, args.configs)
         begin = time.monotonic()
         sampler = Sampler(parts, options, Runtime(opened_device, MMSB, None, dict(args.configs)), False, team=team)
         build_s = time.monotonic() - begin

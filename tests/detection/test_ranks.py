@@ -19,17 +19,20 @@ import pytest
 
 from mmsbgen.backends import find_device
 from mmsbgen.base.errors import InputError, LaunchError
+from mmsbgen.detection.detect import detect
 from mmsbgen.detection.ranks.following import device_of_rank
 from mmsbgen.detection.ranks.forming import check_shared, why_not_nccl
 from mmsbgen.ranks.starting import start_ranks
 from mmsbgen.ranks.world import short
 from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.saved.checkpoint import load
 from tests.detection.detections import cli
 
 DATA = str(Path(__file__).parents[1] / "data" / "netscience.txt.gz")
 OPTIONS = ("-k", "20", "--rows", "sparse", "--start", "communities", "--no-refine")
 SWEEPS = 12
 ENDLESS = ("--devices", "pocl,pocl", "-n", 10**6, "--evaluate-every", 10**5)
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 #: Unit roundoff of the rows.
 ROUNDOFF = 2.0**-24
 
@@ -39,10 +42,12 @@ HANGS_S = 120.0
 
 
 @contextmanager
-def started(*args: object, patch: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *args: object, patch: Path | None = None, launcher: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """A detection whose processes all end with the block; ``patch`` is a folder of a module ``sitecustomize``."""
-    command = [sys.executable, "-m", "mmsbgen", "detect", DATA, *OPTIONS, *map(str, args)]
-    variables = os.environ | ({} if patch is None else {"PYTHONPATH": str(patch)})
+    command = [*launcher, sys.executable, "-m", "mmsbgen", "detect", DATA, *OPTIONS, *map(str, args)]
+    variables = os.environ | AS_ROOT | ({} if patch is None else {"PYTHONPATH": str(patch)})
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=variables) as run:
         below: dict[int, psutil.Process] = {}
         ended = threading.Event()
@@ -153,6 +158,90 @@ def test_a_rank_that_dies_ends_all_with_its_name_and_a_checkpoint(tmp_path: Path
         assert not any(one.is_running() for one in ranks)
 
 
+#: Questions and limits come sooner; in rank 1 the fifth wait for the device takes longer than the limit.
+IMPATIENT = """
+from mmsbgen.ranks import world
+
+world._ASK_S, world._SILENT_S = 1.0, 3.0
+"""
+SLOW = """
+import itertools, os, time
+from mmsbgen.backends.opencl.opencl_device import OpenCLEvent
+
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
+    wait, waits = OpenCLEvent.wait, itertools.count()
+
+    def slow(event):
+        wait(event)
+        if event.name == "marker" and next(waits) == 4:
+            time.sleep(6.0)
+
+    OpenCLEvent.wait = slow
+"""
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_rank_that_hangs_ends_all_with_its_name_and_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT)
+    with started(*ENDLESS, "-o", tmp_path, patch=tmp_path) as process:
+        told = first_progress(process)
+        ranks = psutil.Process(process.pid).children(recursive=True)
+        stopped = rank(1, process)
+        stopped.suspend()
+        said = process.communicate(timeout=HANGS_S)[1]
+        assert process.returncode == 1, told + said
+        assert f"rank 1 ({find_device('pocl').spec}) has not answered for 3 s (process {stopped.pid}" in said
+        assert not any(one.is_running() for one in ranks)
+    swept = load(tmp_path / "checkpoint.npz").meta["iteration"]
+    more = ("--resume", tmp_path, "-n", swept + SWEEPS, "--checkpoint", "-o")
+    assert f"Resumed after iteration {swept}, bit for bit" in cli(DATA, *more, tmp_path / "on").stderr
+    cli(DATA, *OPTIONS, "-n", swept + SWEEPS, "--evaluate-every", 10**5, "--checkpoint", "-o", tmp_path / "straight")
+    np.testing.assert_array_equal(rows(tmp_path / "on")["entry_values"], rows(tmp_path / "straight")["entry_values"])
+
+
+#: Each rank believes that it is on a host of its own, whose folders it would not share.
+HOSTS = """
+import os
+from mmsbgen.ranks import world
+
+def alone():
+    found = mpi()
+    found.Get_processor_name = lambda: "host" + os.environ["OMPI_COMM_WORLD_RANK"]
+    return found
+
+mpi, world._mpi = world._mpi, alone
+"""
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_rank_of_another_host_that_hangs_is_named(tmp_path: Path) -> None:
+    """Rank 0 cannot see its process, and mpirun ends it.  All ranks take the first device of their host."""
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT + HOSTS)
+    launcher = str(Path(sys.executable).parent / "mpirun")
+    by_mpirun = (launcher, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", "3")
+    many = ("--devices", "pocl", *ENDLESS[2:])
+    with started(*many, "-o", tmp_path, patch=tmp_path, launcher=by_mpirun) as process:
+        told = first_progress(process)
+        rank(2, process).suspend()
+        said = process.communicate(timeout=HANGS_S)[1]
+        assert process.returncode == 1, told + said
+    assert f"rank 2 on host2 ({find_device('pocl').spec}) has not answered for 3 s" in said
+    assert rows(tmp_path)["entry_values"].min() >= 0
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+def test_a_slow_rank_is_named_and_not_ended(two: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT + SLOW)
+    finish("--devices", "pocl,pocl", "-n", SWEEPS, "--checkpoint", "-o", tmp_path, patch=tmp_path)
+    for name, array in rows(tmp_path).items():
+        np.testing.assert_array_equal(array, rows(two)[name], name)
+    trace = json.loads((tmp_path / "run.json").read_text())["trace"]
+    assert f"rank 1 ({find_device('pocl').spec})" in [row.get("slow_rank") for row in trace]
+
+
 @pytest.mark.opencl
 @pytest.mark.slow
 def test_all_ranks_end_with_the_process_that_started_them() -> None:
@@ -168,8 +257,7 @@ def test_ranks_with_other_arguments_are_refused(tmp_path: Path) -> None:
     """A launcher that starts a run a process gets one error, not the graph of rank 0 alone."""
     program = f"{sys.executable} -m mmsbgen detect {DATA} -k 20 -o {tmp_path}/$OMPI_COMM_WORLD_RANK"
     command = [Path(sys.executable).parent / "mpiexec", "--map-by", ":OVERSUBSCRIBE", "-n", "2", "sh", "-c", program]
-    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | as_root, timeout=HANGS_S)
+    found = subprocess.run(command, capture_output=True, text=True, env=os.environ | AS_ROOT, timeout=HANGS_S)
     assert found.returncode == 2
     assert f"ranks 0 and 1 have --out {tmp_path}/0 and {tmp_path}/1" in found.stderr
     assert "unset OMPI_COMM_WORLD_SIZE" in found.stderr
@@ -227,7 +315,7 @@ import time
 from mmsbgen.base.errors import LaunchError
 from mmsbgen.ranks.world import World
 world = object.__new__(World)
-world.rank = 0
+world.rank, world._silent = 0, []
 world.ends_after(0.0, {error})
 time.sleep({HANGS_S})
 """
@@ -242,7 +330,7 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
     from mmsbgen.base.errors import LaunchError
 
     def fails(*args):
-        raise LaunchError("rank 0 cannot go on")
+        raise {error}
 
     {owner}.{name} = fails
 """
@@ -251,18 +339,36 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
 @pytest.mark.opencl
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "owner", "name"),
+    ("module", "owner", "name", "error", "code"),
     [
-        ("mmsbgen.detection.ranks", "forming", "made_exchange"),
-        ("mmsbgen.sampler.ranks.sharing", "SweptRange", "cut"),
-        ("mmsbgen.ranks.world", "World", "send"),
+        ("mmsbgen.detection.ranks", "forming", "made_exchange", "LaunchError('it fails')", 1),
+        ("mmsbgen.sampler.ranks.sharing", "SweptRange", "cut", "KeyboardInterrupt", 130),
+        ("mmsbgen.ranks.world", "World", "send", "LaunchError('it fails')", 1),
     ],
 )
-def test_rank_0_that_fails_ends_all(tmp_path: Path, module: str, owner: str, name: str) -> None:
+def test_rank_0_that_fails_ends_all(tmp_path: Path, module: str, owner: str, name: str, error: str, code: int) -> None:
     """While the ranks are brought together, before they are told a range, and while they wait for its links."""
-    (tmp_path / "sitecustomize.py").write_text(FAILS.format(module=module, owner=owner, name=name))
-    said = finish("--devices", "pocl,pocl", "-n", SWEEPS, "-o", tmp_path / "out", code=1, patch=tmp_path)
-    assert said.count("Error: rank 0 cannot go on") == 1
+    (tmp_path / "sitecustomize.py").write_text(FAILS.format(module=module, owner=owner, name=name, error=error))
+    said = finish("--devices", "pocl,pocl", "-n", SWEEPS, "-o", tmp_path / "out", code=code, patch=tmp_path)
+    assert said.count("Error: it fails" if code == 1 else "Interrupted; no results were written.") == 1
+
+
+#: The Python of rank 0 asks the process that started the ranks to stop, before anything of mmsbgen is loaded.
+INTERRUPTS = """
+import os, signal, time
+
+if "OMPI_COMM_WORLD_RANK" not in os.environ:
+    os.environ["STARTER"] = str(os.getpid())
+elif os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    os.kill(int(os.environ["STARTER"]), signal.SIGINT)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_an_interruption_while_python_starts_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    assert finish("--devices", "pocl,pocl", code=130, patch=tmp_path) == "Interrupted.\n"
 
 
 def test_devices_that_cannot_share_are_refused(tmp_path: Path) -> None:
@@ -271,10 +377,18 @@ def test_devices_that_cannot_share_are_refused(tmp_path: Path) -> None:
         check_shared(Options(8).sized_for(100, 300))
     with pytest.raises(InputError, match=r"K=auto"):
         check_shared(Options(2), k_auto=True)
+    with pytest.raises(InputError, match="leave out --noise"):
+        check_shared(Options(8, noise=True).sized_for(100, 300))
     with pytest.raises(InputError, match="random-node mini-batches"):
         check_shared(Options(8, mini_batch="random-node").sized_for(100, 300))
     assert "give one of them" in cli(DATA, *OPTIONS, "--devices", "pocl", code=2).output
     assert "write it as cuda:0,cuda:1" in finish_here("--devices", "pocl,")
+
+
+@pytest.mark.parametrize("given", [{"devices": "pocl,pocl"}, {"device": ["pocl", "pocl"]}])
+def test_python_takes_one_device(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="mmsbgen detect GRAPH --devices A,B"):
+        detect(DATA, 20, **given)
 
 
 def finish_here(*args: str) -> str:

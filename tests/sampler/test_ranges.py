@@ -18,7 +18,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import evaluation
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.ranks import ranges
-from mmsbgen.sampler.ranks.following import _Chain
+from mmsbgen.sampler.ranks.following import _Chain, follow
 from mmsbgen.sampler.ranks.sharing import CHANGED, EACH_SWEEP, STEP, Team
 from mmsbgen.sampler.run.run import run
 from mmsbgen.sampler.saved import checkpoint as checkpoints
@@ -62,6 +62,7 @@ class Alone:
     def __init__(self, times: float) -> None:
         self.times = times
         self.told: list[str] = []
+        self.late: dict[int, float] = {}
 
     def tell(self, what: str, *values: Any) -> None:
         self.told.append(what)
@@ -94,6 +95,21 @@ class NoExchange:
         """What the rest is."""
 
     add = settle = abandon = close = nothing
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_device_like_that_of_rank_0_takes_its_configuration(alike: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host of the rank may have another database; an unlike device may not do with that configuration."""
+    config = {"table": "direct"}
+    told: list[tuple[Any, ...]] = [("build", 0, {}, config, "shape"), ("dissolve",)]
+    answers: list[str] = []
+    world: Any = SimpleNamespace(hear=lambda: told.pop(0), answers=answers.append)
+    runtime: Any = SimpleNamespace(kept={})
+    exchange: Any = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr("mmsbgen.sampler.ranks.following._Chain", lambda *args: None)
+    follow(world, runtime, exchange, alike)
+    assert answers == [""]
+    assert runtime.kept == ({"sparse_rows": config} if alike else {})
 
 
 @pytest.mark.parametrize("error", [Released, LostRankError])

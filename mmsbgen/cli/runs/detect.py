@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from mmsbgen import __version__
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.cli.shared import logs
@@ -107,16 +108,19 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
             from mmsbgen.cli.shared.progress_display import mute_stages
             from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
             from mmsbgen.detection.ranks.forming import check_alike
+            from mmsbgen.ranks.starting import tell_ready
             from mmsbgen.ranks.world import World
 
             world = stack.enter_context(World())
             flags = {one.name: one.opts[-1] for one in context.command.params}
             arguments = {"graph": graph, **given}
-            check_alike(world, {flags[name]: str(arguments[name]) for name in arguments if name != "device"})
+            alike = {flags[name]: str(arguments[name]) for name in arguments if name != "device"}
+            check_alike(world, {"mmsbgen": __version__} | alike)
             given["device"] = device_of_rank(world, given["device"], devices)
             if world.rank:
                 mute_stages()
                 return follow_rank(world, given["device"], given["database"])
+            tell_ready()
         else:
             world = None
             given["device"] = devices[0] if devices else given["device"]

@@ -22,8 +22,8 @@ from mmsbgen.sampler.saved.checkpoint import device_name
 
 __all__ = ["device_of_rank", "follow_rank"]
 
-#: Seconds that the other ranks wait for the end of rank 0, which may have to say why.
-_OUTLASTED_S = 10.0
+#: Seconds that the other ranks wait for the end of rank 0, which writes a checkpoint and says why.
+_OUTLASTED_S = 600.0
 
 
 def device_of_rank(world: World, device: str | None, devices: list[str]) -> str | None:
@@ -58,18 +58,16 @@ def follow_rank(world: World, device: str | None, database: str | Path | None) -
         _opened(world, device, database)
     except Ended:
         return
-    except Released:
-        code = 0
+    except Released as end:
+        code = end.exit_code
     except LostRankError as error:
         code = error.exit_code
         sys.stderr.write(f"Error: {error}\n")
         sys.stderr.flush()
     except MmsbgenError as error:
-        code = error.exit_code
-        world.failed(str(error))
+        code = world.failed(str(error))
     except Exception:
-        code = 1
-        world.failed(traceback.format_exc())
+        code = world.failed(traceback.format_exc())
     world.outlasted(_OUTLASTED_S)
     # What the device still has to do may wait for ranks that are no more.
     os._exit(code)
@@ -84,11 +82,11 @@ def _opened(world: World, name: str | None, database: str | Path | None) -> None
         return
     with device:
         world.answers((device.info.spec, ""))
-        _, configs, kept, kept_on = world.hear()
+        _, configs, first = world.hear()
         world.answers(place(device))
         _, identity = world.hear()
         exchange = made_exchange(world, device, identity)
         with open_store(database, read_only=True) as store:
-            same = device_name(device.info) == kept_on
-            follow(world, Runtime(device, MMSB, Index(store), dict(configs), dict(kept if same else {})), exchange)
+            runtime = Runtime(device, MMSB, Index(store), dict(configs))
+            follow(world, runtime, exchange, device_name(device.info) == first)
         world.hear()

@@ -30,6 +30,11 @@ def check_alike(world: World, arguments: dict[str, str]) -> None:
 
 def check_shared(options: Options, k_auto: bool = False) -> None:
     """Raise :class:`InputError` if ranks cannot share the sweeps of these options, sized for the graph."""
+    if options.block and (options.samples or options.average):
+        raise InputError(
+            "several devices share sweeps over sparse rows, which optimise: leave out --noise, --sample-sweeps and "
+            "--average, or give one device"
+        )
     if not options.sparse:
         rows = f"dense rows (K={'auto' if k_auto else options.n_communities})"
         rows = rows if options.block else f"{options.mini_batch} mini-batches"
@@ -48,13 +53,13 @@ def open_ranks(world: World) -> None:
             raise InputError(f"{world.names[at]}: {refusal}")
 
 
-def formed_team(world: World, device: Device, configs: dict[str, Any], kept: dict[str, Any]) -> Team:
+def formed_team(world: World, device: Device, configs: dict[str, Any]) -> Team:
     """The ranks, whose devices are open, and how they exchange rows: by NCCL between distinct GPUs, else by MPI.
 
-    ``configs`` are the configurations that the user asked for, by kernel, and ``kept`` those of a resumed run.
+    ``configs`` are the configurations that the user asked for, by kernel.
     """
-    world.names[0] = f"rank 0 ({device.info.spec})"
-    world.tell("team", configs, kept, device_name(device.info))
+    world.names[0] += f" ({device.info.spec})"
+    world.tell("team", configs, device_name(device.info))
     places = world.answers(place(device))
     reason = why_not_nccl(world.names, places)
     identity = None

@@ -113,7 +113,8 @@ class Sampler:
                 own += ("place_rows",)
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
             if team is not None and isinstance(self.state, SparseState):
-                self.partners = self.shared = SharedSweeps(team, split, self.problem, self.state, self.values)
+                config = self.kernels["sparse_rows"].config
+                self.partners = self.shared = SharedSweeps(team, split, self.problem, self.state, self.values, config)
             self.batches = self._batches(plan.rounds)
             if fused or (fused is None and fused_by_default(self.device.info.backend, options.mini_batch)):
                 self.loop = self._loop(fused)

@@ -22,8 +22,8 @@ from mmsbgen.sampler.state.sparse_state import SparseState
 __all__ = ["follow"]
 
 
-def follow(world: World, runtime: Runtime, exchange: Exchange) -> None:
-    """Do what rank 0 tells until it dissolves the team."""
+def follow(world: World, runtime: Runtime, exchange: Exchange, alike: bool) -> None:
+    """Do what rank 0 tells until it dissolves the team; ``alike`` is whether the device is like that of rank 0."""
     chains: dict[int, _Chain] = {}
     while True:
         what, *values = world.hear()
@@ -33,7 +33,10 @@ def follow(world: World, runtime: Runtime, exchange: Exchange) -> None:
         if what == "build":
             text = ""
             try:
-                chains[number] = _Chain(world, runtime, exchange, *values)
+                problem, config, *rest = values
+                if alike:
+                    runtime.kept["sparse_rows"] = config
+                chains[number] = _Chain(world, runtime, exchange, problem, *rest)
             except MmsbgenError as error:
                 text = str(error)
             world.answers(short(text))

@@ -19,6 +19,7 @@ from mmsbgen.base.errors import DeviceMemoryError, InputError
 from mmsbgen.graph import Split
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.space import Config
 from mmsbgen.ranks.exchanges import Exchange
 from mmsbgen.ranks.world import World
 from mmsbgen.sampler.minibatch.partners import Launch
@@ -69,7 +70,8 @@ class Team:
 class SharedSweeps:
     """The stages 2 and 3 of a chain whose sweeps the ranks share; see :mod:`mmsbgen.sampler.minibatch.partners`.
 
-    ``values`` are the chain's arrays and constant scalars by the kernels' argument names.
+    ``values`` are the chain's arrays and constant scalars by the kernels' argument names, and ``config`` is the
+    configuration of the kernel that sweeps; like devices use it too, whatever their host's database says.
 
     Raises :class:`DeviceMemoryError` if the rows do not fit on the device of a rank, and :class:`InputError` for a
     graph of fewer vertices than ranks.
@@ -80,7 +82,13 @@ class SharedSweeps:
     bytes_each = 0
 
     def __init__(
-        self, team: Team, split: Split, problem: Problem, state: SparseState, values: Mapping[str, Any]
+        self,
+        team: Team,
+        split: Split,
+        problem: Problem,
+        state: SparseState,
+        values: Mapping[str, Any],
+        config: Config,
     ) -> None:
         self._team, self._world, self._exchange, self._state = team, team.world, team.exchange, state
         self._device, n = state.device, state.shape.n_vertices
@@ -97,15 +105,17 @@ class SharedSweeps:
         self._swept = SweptRange(self._device, self._exchange)
         self._sums_before = self._device.alloc(n, state.shape.real)
         try:
-            self._build(problem, {name: values[name] for name in SCALARS})
+            self._build(problem, config, {name: values[name] for name in SCALARS})
             self._cut()
         except BaseException:
             self.close()
             raise
 
-    def _build(self, problem: Problem, scalars: dict[str, Any]) -> None:
+    def _build(self, problem: Problem, config: Config, scalars: dict[str, Any]) -> None:
         world, links = self._world, len(self._adjacency.neighbours)
-        world.tell("build", self._number, dict(problem), self._state.shape, scalars, links)
+        # The others build kernels, and do not answer meanwhile.
+        world.has_swept = False
+        world.tell("build", self._number, dict(problem), dict(config), self._state.shape, scalars, links)
         for name, refusal in zip(world.names, world.answers(""), strict=True):
             if refusal:
                 raise DeviceMemoryError(f"{name}: {refusal}")
@@ -124,8 +134,8 @@ class SharedSweeps:
                 if at:
                     world.send(offsets, at)
                     world.send(adjacency.neighbours[int(offsets[0]) : int(offsets[-1])], at)
-        except BaseException:
-            world.release()
+        except BaseException as error:
+            world.release(error)
             raise
 
     def specs(self, rounds: int) -> list[Any]:
@@ -151,7 +161,7 @@ class SharedSweeps:
             self._times.add(self._swept.sweep(partial(queue, "update_phi", "sparse_rows"), values))
         except BaseException as error:
             # The others wait in an exchange that will not come.
-            world.release()
+            world.release(error)
             self._loss = error
             timer = world.ends_after(ABANDON_S, error)
             exchange.abandon()
@@ -178,7 +188,9 @@ class SharedSweeps:
             self._seconds = np.array(seconds) / self._sweeps
             slowest = int(self._seconds.argmax())
             over = self._seconds[slowest] / max(self._seconds.mean(), 1e-9)
-            self._slow = slowest if over > _SLOW else None
+            late = world.late
+            self._slow = max(late, key=late.__getitem__) if late else slowest if over > _SLOW else None
+            world.late = {}
             # A cut sends all links, so each next one takes twice as many sweeps to pay.
             if over > _UNEVEN and self._since_cut >= _FEWEST_SWEEPS << self._cuts:
                 self._cuts += 1
