@@ -15,8 +15,9 @@ from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als import scratch_of
-from mmsbgen.families.mf.layout import by_row, cells_of_tiles, padded
+from mmsbgen.families.mf.layout import by_row, padded
 from mmsbgen.families.mf.reference import Factors
+from mmsbgen.families.mf.schedules import SCHEDULES, Part
 from mmsbgen.families.mf.start import order_of
 from mmsbgen.families.mf.workloads import STRETCHES, Cells, features
 from mmsbgen.kernels.problem import Problem
@@ -90,7 +91,9 @@ class StochasticSweeps(DeviceSweeps):
     """Sweeps of stochastic gradient descent by one schedule.
 
     Attributes:
-        schedule: ``tiles``, ``locks`` or ``adds``; ``auto`` is tiles on processors and adds on GPUs.
+        schedule: A name of :data:`mmsbgen.families.mf.schedules.SCHEDULES`; ``auto`` is tiles on processors and adds on
+            GPUs.
+        steps: The steps of a sweep between which all wait, those of locking schedules left out.
     """
 
     def __init__(
@@ -109,35 +112,31 @@ class StochasticSweeps(DeviceSweeps):
             if schedule == "auto":
                 schedule = "adds" if self.device.info.kind == "gpu" else "tiles"
             self.schedule = schedule
-            self._sweep = self.kernel(f"sgd_{schedule}", bias="on" if bias else "off")
+            kernels = {name: self.kernel(name, bias="on" if bias else "off") for name in SCHEDULES[schedule].kernels}
+            tiles = max(int(each.config.get("tiles", 1)) for each in kernels.values())
             with stage(f"placing {cells.users.size} ratings"):
-                self.values |= self._placed(seed)
+                order = order_of(seed, cells.users.size)
+                parts = SCHEDULES[schedule].placed(cells.at(order), tiles)
+                self._calls = [(kernels[part.kernel], part.count, self._uploaded(cells, order, part)) for part in parts]
+            self.steps = sum(part.count for part in parts if part.kernel == "sgd_steps") or tiles
         except BaseException:
             self._close.close()
             raise
 
-    def _placed(self, seed: int) -> dict[str, Any]:
-        cells, order = self.cells, order_of(seed, self.cells.users.size)
-        found: dict[str, Any] = {"n_ratings": np.uint32(order.size)}
-        if self.schedule == "tiles":
-            tiles = int(self._sweep.config["tiles"])
-            places, begins = cells_of_tiles(cells.users[order], cells.items[order], cells.n_users, cells.n_items, tiles)
-            order = order[places]
-            found["cells"] = self.device.upload(begins)
-        elif self.schedule == "locks":
-            found |= {name: self.device.zeros(order.size, np.uint32) for name in ("waiting", "deferred", "tickets")}
-            found["counts"] = self.device.zeros(2, np.uint32)
-            found["user_locks"] = self.device.zeros(cells.n_users, np.uint32)
-            found["item_locks"] = self.device.zeros(cells.n_items, np.uint32)
-        for name, array in (("users", cells.users), ("items", cells.items), ("ratings", cells.ratings.astype(_REAL))):
-            found[name] = self.device.upload(array[order])
-        return found
+    def _uploaded(self, cells: Cells, order: NDArray[Any], part: Part) -> dict[str, Any]:
+        own = cells.at(order[part.order])
+        given = {"users": own.users, "items": own.items, "ratings": own.ratings.astype(_REAL)} | dict(part.arrays)
+        return {
+            name: self.device.upload(each) if isinstance(each, np.ndarray) else each for name, each in given.items()
+        }
 
     def sweep(self, step: float, reg: float) -> None:
         """One sweep over all ratings."""
-        self.values |= {name: _REAL(reg) for name in ("reg_user", "reg_item", "reg_bias")}
-        self.values |= {"step": _REAL(step), "mean": _REAL(0)}
-        self._sweep.launch(self.cells.users.size, self.values).wait()
+        now = {name: _REAL(reg) for name in ("reg_user", "reg_item", "reg_bias")}
+        now |= {"step": _REAL(step), "mean": _REAL(0)}
+        for kernel, count, own in self._calls:
+            own |= self.values | now
+            kernel.launch(count, own).wait()
 
 
 class LeastSquaresSweeps(DeviceSweeps):

@@ -11,6 +11,7 @@ from mmsbgen.families.mf.als import als_kernel
 from mmsbgen.families.mf.errors import error_kernel
 from mmsbgen.families.mf.layout import padded_width
 from mmsbgen.families.mf.sgd import sgd_kernels
+from mmsbgen.families.mf.sgd_workload import sgd_workload
 from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.ratings import read_ratings
@@ -37,7 +38,7 @@ def _row_bytes(problem: Problem) -> int:
 
 
 def _sgd(kernel: str, problem: Problem, seed: int) -> Workload:
-    return workloads.sgd_workload(kernel, workloads.generated_cells(problem, seed), problem, seed)
+    return sgd_workload(kernel, workloads.generated_cells(problem, seed), problem, seed)
 
 
 def _errors(problem: Problem, seed: int) -> Workload:
@@ -61,7 +62,7 @@ def _read(file: Path) -> Dataset:
         lambda kernel, problem, seed: (
             _WORKLOADS[kernel](cells, problem, seed)
             if kernel in _WORKLOADS
-            else workloads.sgd_workload(kernel, cells, problem, seed)
+            else sgd_workload(kernel, cells, problem, seed)
         ),
         name=lambda kernel: identity,
     )

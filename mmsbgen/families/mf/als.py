@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mf.layout import padded_width
-from mmsbgen.families.mf.sgd import BLOCK, WIDTH, one_work_item, widest
+from mmsbgen.families.mf.teams import BLOCK, WIDTH, one_work_item, widest
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem

@@ -21,6 +21,7 @@ __all__ = [
     "change_bound",
     "errors",
     "solved_rows",
+    "some_changes",
     "steps",
     "sweep",
     "witness",
@@ -118,6 +119,36 @@ def _norm(rows: Array) -> Array:
     return np.sqrt(np.einsum("ek,ek->e", rows, rows))  # type: ignore[no-any-return]
 
 
+def _changes(x: Factors, users: Array, items: Array, ratings: Array, how: Steps) -> Iterator[tuple[str, Array, Array]]:
+    """What each rating changes in a state: the name of the rows, the row, and the change."""
+    p, q, g = x.p[users], x.q[items], how.step
+    e = errors(x, users, items, ratings, how.mean)
+    yield "p", users, g * (e[:, None] * q - how.reg_user * p)
+    yield "q", items, g * (e[:, None] * p - how.reg_item * q)
+    if how.bias:
+        yield "b", users, g * (e - how.reg_bias * x.b[users])
+        yield "c", items, g * (e - how.reg_bias * x.c[items])
+
+
+def some_changes(start: Factors, users: Array, items: Array, ratings: Array, how: Steps) -> tuple[Factors, Factors]:
+    """What one sweep can give, to first order, if it loses changes: the middle of the range, and half of its length.
+
+    Each coordinate keeps at least one of its changes, as the last one to be stored is not lost.
+    """
+    middle, half = start.copied(), Factors(*(np.zeros_like(each) for each in (start.p, start.q, start.b, start.c)))
+    for rows, of_row, changes in _changes(start, users, items, ratings, how):
+        value: Array = getattr(start, rows)
+        ends = []
+        for least in (np.minimum, np.maximum):
+            sums, one = np.zeros_like(value), np.full_like(value, np.inf if least is np.minimum else -np.inf)
+            np.add.at(sums, of_row, least(changes, 0))
+            least.at(one, of_row, changes)
+            ends.append(np.where(sums == 0, np.where(np.isfinite(one), one, 0), sums))
+        getattr(middle, rows)[:] += (ends[0] + ends[1]) / 2
+        getattr(half, rows)[:] = (ends[1] - ends[0]) / 2
+    return middle, half
+
+
 def change_bound(
     start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float
 ) -> tuple[Factors, Factors]:
@@ -139,14 +170,12 @@ def change_bound(
         return np.bincount(items, x, n)
 
     x = start.copied()
-    np.add.at(x.p, users, g * (e[:, None] * q - how.reg_user * p))
-    np.add.at(x.q, items, g * (e[:, None] * p - how.reg_item * q))
+    for rows, of_row, changes in _changes(start, users, items, ratings, how):
+        np.add.at(getattr(x, rows), of_row, changes)
     radius_p = 2 * g * by_user(size * length_q + how.reg_user * length_p)[users]
     radius_q = 2 * g * by_item(size * length_p + how.reg_item * length_q)[items]
     radius_b = radius_c = np.zeros(users.size)
     if how.bias:
-        x.b[:] += g * by_user(e - how.reg_bias * start.b[users])
-        x.c[:] += g * by_item(e - how.reg_bias * start.c[items])
         radius_b = 2 * g * by_user(size + how.reg_bias * np.abs(start.b[users]))[users]
         radius_c = 2 * g * by_item(size + how.reg_bias * np.abs(start.c[items]))[items]
     de = radius_b + radius_c + length_p * radius_q + length_q * radius_p + radius_p * radius_q
