@@ -93,7 +93,8 @@ class StochasticSweeps(DeviceSweeps):
     Attributes:
         schedule: A name of :data:`mmsbgen.families.mf.schedules.SCHEDULES`; ``auto`` is tiles on processors and adds on
             GPUs.
-        steps: The steps of a sweep between which all wait, those of locking schedules left out.
+        steps: After how many steps of a sweep all wait; 0 where nobody does, or where locks decide.
+        placing_s: Seconds that the layout took.
     """
 
     def __init__(
@@ -113,11 +114,12 @@ class StochasticSweeps(DeviceSweeps):
                 schedule = "adds" if self.device.info.kind == "gpu" else "tiles"
             self.schedule = schedule
             kernels = {name: self.kernel(name, bias="on" if bias else "off") for name in SCHEDULES[schedule].kernels}
-            tiles = max(int(each.config.get("tiles", 1)) for each in kernels.values())
-            with stage(f"placing {cells.users.size} ratings"):
+            tiles = max(int(each.config.get("tiles", 0)) for each in kernels.values())
+            with stage(f"placing {cells.users.size} ratings") as placing:
                 order = order_of(seed, cells.users.size)
                 parts = SCHEDULES[schedule].placed(cells.at(order), tiles)
                 self._calls = [(kernels[part.kernel], part.count, self._uploaded(cells, order, part)) for part in parts]
+            self.placing_s = placing.seconds
             self.steps = sum(part.count for part in parts if part.kernel == "sgd_steps") or tiles
         except BaseException:
             self._close.close()
