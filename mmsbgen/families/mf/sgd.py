@@ -31,6 +31,8 @@ _TRACED = Axis(
 )
 #: Bytes of the rows of a cell of a processor.
 _CACHE = 1 << 19
+#: Ratings of a step that take a processor about as long as a launch.
+_WORTH_A_LAUNCH = 8192
 #: Steps of a launch: the barrier of the grid counts arrivals in 32 bits.
 _AT_ONCE = 1 << 16
 
@@ -123,7 +125,9 @@ def _tiles_default(problem: Problem, traits: Traits) -> Config:
 
 
 def _steps_default(problem: Problem, traits: Traits) -> Config:
-    return _default(problem, traits) | {"barrier": "grid" if traits.dialect == "cuda" else "launch"}
+    """Barriers of the grid on CUDA; on a processor, whose grid is one block, where launches take longer than steps."""
+    few = traits.kind != "gpu" and problem.integer("ratings") < _WORTH_A_LAUNCH * problem.integer("degree")
+    return _default(problem, traits) | {"barrier": "grid" if few or traits.dialect == "cuda" else "launch"}
 
 
 def _nodes_default(problem: Problem, traits: Traits) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def kernels() -> Kernels:
 def witnessed(device: Device, kernels: Kernels, schedule: str, cells: Cells, **more: Any) -> None:
     """Run each part of a sweep by the exact operator, and look at its order."""
     for part in SCHEDULES[schedule].placed(cells):
-        bound = kernels.built(device, part.kernel, operator="witness", per_team=1, **more)
+        bound = kernels.built(device, part.kernel, operator="witness", per_team=1, barrier="launch", **more)
         given = sgd_workload(part.kernel, cells, MF.problem(K=3), 0, schedule)
         assert given.verify(outputs(device, bound, given), bound.config) is None, (schedule, part.kernel)
 
@@ -153,7 +153,7 @@ def test_what_is_left_after_heavy_items_goes_on_from_them(pocl_device: Device, k
     state: dict[str, Any] = {}
     orders, names = [], ("user_factors", "item_factors", "user_bias", "item_bias")
     for part in parts:
-        bound = kernels.built(pocl_device, part.kernel, operator="witness", per_team=1)
+        bound = kernels.built(pocl_device, part.kernel, operator="witness", per_team=1, barrier="launch")
         own = sgd_workload(part.kernel, cells.at(part.order), problem, 0)
         plain = own.prepared(bound.config).arguments | dict(part.arrays)
         data = cells.at(part.order)
