@@ -24,9 +24,13 @@ _SWEEPS = 3
 
 
 def schedule_times(
-    ratings: Ratings, n_factors: int, device: str | None = None, database: str | Path | None = None
+    ratings: Ratings,
+    n_factors: int,
+    device: str | None = None,
+    database: str | Path | None = None,
+    storage: str = "float32",
 ) -> Iterator[dict[str, Any]]:
-    """Try each schedule on a device, with steps of size 0.
+    """Try each schedule on a device, with steps of size 0; all but adds if factors are stored in 16 bits.
 
     Yields:
         For each schedule its ``schedule`` and ``promise``, the ``steps`` of a sweep after which all wait (0: none),
@@ -36,9 +40,13 @@ def schedule_times(
     p, q = start_factors(0, cells.n_users, cells.n_items, n_factors, bias=True)
     start = Factors(p, q, np.zeros(cells.n_users), np.zeros(cells.n_items))
     for name, each in SCHEDULES.items():
+        if storage != "float32" and name == "adds":  # 16 bits cannot be added to
+            continue
         found: dict[str, Any] = {"schedule": name, "promise": each.promise}
         try:
-            with StochasticSweeps(cells, start, device, database, schedule=name, bias=True, seed=0) as on:
+            with StochasticSweeps(
+                cells, start, device, database, schedule=name, bias=True, seed=0, storage=storage
+            ) as on:
                 taken = []
                 for _ in range(_SWEEPS + 1):
                     begin = time.perf_counter()

@@ -10,8 +10,9 @@ implicit's ALS is for counts: it is compared by the seconds of a sweep over the 
 LIBMF (``pip install libmf``) is taken where it is installed.  It tells no error by sweep, and has runs of several
 lengths.
 
-With ``--schedules``, a sweep of each schedule is timed instead, K = 16 and 128, and told is what part of its changes
-hogwild loses.  The size ``netflix`` is for that: ``--scale S`` takes S of the ratings, and users and items by its root.
+With ``--schedules``, a sweep of each schedule is timed instead, K = 16 and 128, factors in 32 and in 16 bits.  Told is,
+too, what part of its changes hogwild loses.  The size ``netflix`` is for that: ``--scale S`` takes S of the ratings,
+and users and items by its root.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from mmsbgen.factorisation.schedule_times import schedule_times
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.layout import Cells
+from mmsbgen.families.mf.schedules import STORAGES
 from mmsbgen.families.mf.sgd_workload import sgd_workload
 from mmsbgen.families.mf.workloads import features
 from mmsbgen.kernels.build import build, release, traits_of, upload
@@ -122,16 +124,16 @@ def equal_error(curves: list[Curve]) -> float:
     return max(min(error for _, error in curve) for curve in curves) * (1 + CLOSE)
 
 
-def schedule_rows(ratings: Ratings, k: int, device: str) -> list[list[str]]:
+def schedule_rows(ratings: Ratings, k: int, device: str, storage: str) -> list[list[str]]:
     """For each schedule what it promises, its steps, and seconds; or its error."""
     rows = []
-    for each in schedule_times(ratings, k, device):
+    for each in schedule_times(ratings, k, device, storage=storage):
         cells = ["", "", "", each["error"]] if "error" in each else [
             each["steps"] or "", f"{each['placing']:.3g}", f"{each['sweep'] * 1e3:.4g}",
             f"{each['ratings_per_second'] / 1e6:.4g}",
         ]  # fmt: skip
         rows.append([each["schedule"], each["promise"], *map(str, cells)])
-        progress(f"{device}, K = {k}: " + ", ".join(rows[-1]))
+        progress(f"{device}, K = {k}, {storage}: " + ", ".join(rows[-1]))
     return rows
 
 
@@ -160,16 +162,17 @@ def time_schedules(size: str, scale: float, report: Report, devices: list[Device
     for device in devices:
         report.devices.append(device)
         for k in (128, 16):
-            rows = schedule_rows(ratings, k, device.spec)
-            report.text(f"## {device.platform}, K = {k}")
-            report.table(["schedule", "promise", "steps", "placing s", "sweep ms", "million ratings/s"], rows)
+            for storage in STORAGES:
+                rows = schedule_rows(ratings, k, device.spec, storage)
+                report.text(f"## {device.platform}, K = {k}, {storage}")
+                report.table(["schedule", "promise", "steps", "placing s", "sweep ms", "million ratings/s"], rows)
+                report.data[f"{device.platform} K={k} {storage}"] = rows
             try:
                 lost = f"hogwild loses {lost_part(ratings, k, device.spec):.2%} of its changes."
             except MmsbgenError as error:
                 lost = f"what hogwild loses: {error}"
             progress(lost)
             report.text(lost)
-            report.data[f"{device.platform} K={k}"] = rows
 
 
 def main() -> None:

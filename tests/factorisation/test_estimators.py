@@ -93,14 +93,15 @@ def test_the_same_seed_gives_the_same_bits(small: Ratings, pocl_device: Any) -> 
 
 @pytest.mark.slow
 def test_every_schedule_comes_to_the_same_error(small: Ratings, pocl_device: Any) -> None:
-    def fitted(schedule: str) -> float:
-        return float(
-            MatrixFactorization(3, n_epochs=8, schedule=schedule, device=DEVICE).fit(small).history_[-1]["rmse"]
-        )
+    def fitted(schedule: str, **more: Any) -> float:
+        model = MatrixFactorization(3, n_epochs=8, schedule=schedule, device=DEVICE, **more).fit(small)
+        return float(model.history_[-1]["rmse"])
 
     tiles = fitted("tiles")
     assert tiles < 0.95 * small.values.std()
     assert {name: fitted(name) for name in SCHEDULES} == pytest.approx(dict.fromkeys(SCHEDULES, tiles), rel=0.01)
+    assert fitted("auto", storage="bfloat16") == pytest.approx(tiles, rel=0.01)
+    assert fitted("nodes", storage="bfloat16") == pytest.approx(tiles, rel=0.01)
 
 
 def test_a_matrix_of_rank_one_is_found(pocl_device: Any) -> None:
@@ -246,6 +247,8 @@ def test_constant_ratings_one_rating_and_more_factors_than_users(pocl_device: An
         ({"learning_rate": 0.0}, "learning_rate=0.0: give a number above 0"),
         ({"reg": float("nan")}, "reg=nan: give a number of at least 0"),
         ({"schedule": "fast"}, "schedule='fast': give one of auto, tiles, adds, hogwild, locks"),
+        ({"storage": "float16"}, "storage='float16': give one of float32, bfloat16"),
+        ({"storage": "bfloat16", "schedule": "adds"}, "16 bits cannot be added to; give hogwild"),
         ({"random_state": "x"}, "random_state='x': give an integer"),
         ({"holdout": 2.0}, "holdout=2.0 of 900 ratings"),
         ({"learning_rate": 50.0}, r"not finite any more after sweep \d with learning_rate=50"),

@@ -116,6 +116,7 @@ def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
         (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--schedule", "locks"), "is of the method sgd"),
         (("fit", "{ratings}", "-o", "{out}", "--method", "implicit", "--test", "{ratings}"), "are for ratings"),
         (("fit", "{ratings}", "-o", "{out}", "--holdout", "0.2", "--test", "{ratings}"), "give one of them"),
+        (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--storage", "bfloat16"), "is of the method sgd"),
         (("fit", "{twice}", "-o", "{out}"), "rates item 2 twice"),
         (("evaluate", "{model}", "{ratings}", "--columns", "a,b,c"), "has no column 'a'"),
     ],

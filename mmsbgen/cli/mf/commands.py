@@ -43,6 +43,13 @@ SCHEDULES = (
     "block-diagonals",
 )
 _FACTORS = click.option("-k", "factors", type=click.IntRange(1), default=32, show_default=True, help="Factors.")
+_STORAGE = click.option(
+    "--storage",
+    type=click.Choice(["float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="Type of stored factors; bfloat16 has 16 bits, for any schedule but adds.",
+)
 _COUNT = click.option("-n", "count", type=click.IntRange(1), default=10, show_default=True, help="How many.")
 
 
@@ -85,6 +92,7 @@ def mf() -> None:
     is_flag=True,
     help="The same bits with the same device and tuning database; auto is the schedule tiles then.",
 )
+@expert(_STORAGE)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @_COLUMNS
 @_DUPLICATES
@@ -96,8 +104,8 @@ def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
     from mmsbgen.base.atomic_files import writable_folder
     from mmsbgen.base.errors import InputError
 
-    for name in ("learning_rate", "deterministic", "schedule"):
-        if given[name] not in (None, False, "auto") and given["method"] != "sgd":
+    for name in ("learning_rate", "deterministic", "schedule", "storage"):
+        if given[name] not in (None, False, "auto", "float32") and given["method"] != "sgd":
             raise InputError(f"--{name.replace('_', '-')} is of the method sgd: leave it out")
     if given["test"] and given["holdout"] is not None:
         raise InputError("--holdout and --test both tell what is held out: give one of them")
@@ -133,7 +141,7 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
         holdout = read_ratings(readable_path(holdout), columns=_named(given["columns"]), duplicates=given["duplicates"])
     estimator: MatrixFactorization | ALS
     if method == "sgd":
-        ways = {name: given[name] for name in ("schedule", "deterministic")}
+        ways = {name: given[name] for name in ("schedule", "deterministic", "storage")}
         estimator = MatrixFactorization(**shared, **ways, holdout=holdout)
     else:
         estimator = ALS(**shared, implicit=method == "implicit", holdout=holdout)
@@ -185,6 +193,7 @@ def _told(told: dict[str, Any], out: Path) -> str:
 )
 @click.argument("ratings", type=NamedPath(), required=False)
 @_FACTORS
+@_STORAGE
 @_COLUMNS
 @_DUPLICATES
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
@@ -194,6 +203,7 @@ def _told(told: dict[str, Any], out: Path) -> str:
 def schedules(
     ratings: Path | None,
     factors: int,
+    storage: str,
     columns: str | None,
     duplicates: Any,
     device: str | None,
@@ -214,7 +224,7 @@ def schedules(
     if ratings is not None:
         found = read_ratings(readable_path(ratings), columns=_named(columns), duplicates=duplicates)
         shape = features(Scaled.of(found.values).cells(found))
-        rows = list(schedule_times(found, factors, device, database))
+        rows = list(schedule_times(found, factors, device, database, storage))
     if as_json:
         click.echo(json.dumps(shape | {"schedules": rows}))
         return

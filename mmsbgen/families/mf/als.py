@@ -86,6 +86,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         "LD": padded_width(k),
         "W": width,
         "alignment": width * size,
+        "narrow": False,
         "n_factors": k,
         "together": int(config["together"]),
         "matrix": config["matrix"],

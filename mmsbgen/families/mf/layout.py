@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.kernels.problem import Problem
+
 __all__ = [
     "CellSteps",
     "Cells",
@@ -18,9 +20,12 @@ __all__ = [
     "first_fit",
     "matchings",
     "matchings_of_blocks",
+    "narrowed",
     "padded",
     "padded_width",
+    "stored_bytes",
     "tiles",
+    "widened",
 ]
 
 Array = NDArray[Any]
@@ -61,6 +66,21 @@ _PAD = 16
 def padded_width(n_factors: int) -> int:
     """Coordinates of a row in memory: ``n_factors`` rounded up to a multiple of 16."""
     return -(-n_factors // _PAD) * _PAD
+
+
+def stored_bytes(problem: Problem) -> int:
+    """Bytes of a stored coordinate."""
+    return 2 if problem.get("storage") == "bfloat16" else 8 if problem.get("dtype") == "float64" else 4
+
+
+def narrowed(rows: Array) -> Array:
+    """The nearest bfloat16 of float32 numbers, uint16."""
+    return ((rows.astype(np.float32).view(np.uint32) + np.uint32(1 << 15)) >> 16).astype(np.uint16)
+
+
+def widened(rows: Array) -> Array:
+    """The float32 numbers of bfloat16 ones; others as they are."""
+    return (rows.astype(np.uint32) << 16).view(np.float32) if rows.dtype == np.uint16 else rows
 
 
 def padded(rows: Array, dtype: Any) -> Array:

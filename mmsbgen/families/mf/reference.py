@@ -77,7 +77,7 @@ def errors(x: Factors, users: Array, items: Array, ratings: Array, mean: float) 
 
 
 def sweep(
-    start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float = 0.0
+    start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float = 0.0, lost: float = 0.0
 ) -> tuple[Factors, Factors]:
     """One sweep over ratings ``[E]`` in their order, each moving both rows along the gradient from their old values.
 
@@ -85,7 +85,8 @@ def sweep(
     biases alike.
 
     Returns:
-        The state after it, and a bound of what arithmetic with unit round-off ``eps`` may be off: one number a row.
+        The state after it, and a bound of what arithmetic with unit round-off ``eps`` may be off, if rows lose the part
+        ``lost`` when they are stored: one number a row.
         It follows from the sweep itself: every update passes on the errors of both rows and adds those of its own
         operations.
     """
@@ -110,6 +111,9 @@ def sweep(
         off.p[u] += 4 * eps * (length_p + g * size * length_q)
         off.q[v] = abs(1 - g * how.reg_item) * dq + g * (size * dp + length_p * de + de * dp)
         off.q[v] += 4 * eps * (length_q + g * size * length_p)
+        if lost:
+            off.p[u] += lost * (_norm(x.p[u]) + off.p[u])
+            off.q[v] += lost * (_norm(x.q[v]) + off.q[v])
         off.b[u] += g * de + 4 * eps * (np.abs(b) + g * size)
         off.c[v] += g * de + 4 * eps * (np.abs(c) + g * size)
     return x, off
@@ -150,7 +154,7 @@ def some_changes(start: Factors, users: Array, items: Array, ratings: Array, how
 
 
 def change_bound(
-    start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float
+    start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float, lost: float = 0.0
 ) -> tuple[Factors, Factors]:
     """What one sweep gives in any order and with any old values read, to first order in the step, and a bound.
 
@@ -172,16 +176,17 @@ def change_bound(
     x = start.copied()
     for rows, of_row, changes in _changes(start, users, items, ratings, how):
         np.add.at(getattr(x, rows), of_row, changes)
-    radius_p = 2 * g * by_user(size * length_q + how.reg_user * length_p)[users]
-    radius_q = 2 * g * by_item(size * length_p + how.reg_item * length_q)[items]
+    lost_p, lost_q = 2 * lost * length_p, 2 * lost * length_q
+    radius_p = by_user(2 * g * (size * length_q + how.reg_user * length_p) + lost_p)[users]
+    radius_q = by_item(2 * g * (size * length_p + how.reg_item * length_q) + lost_q)[items]
     radius_b = radius_c = np.zeros(users.size)
     if how.bias:
         radius_b = 2 * g * by_user(size + how.reg_bias * np.abs(start.b[users]))[users]
         radius_c = 2 * g * by_item(size + how.reg_bias * np.abs(start.c[items]))[items]
     de = radius_b + radius_c + length_p * radius_q + length_q * radius_p + radius_p * radius_q
     de += eps * (4 * (np.abs(ratings) + abs(how.mean) + 1) + (k + 4) * length_p * length_q)
-    off_p = g * (size * radius_q + de * (length_q + radius_q) + how.reg_user * radius_p) + 4 * eps * length_p
-    off_q = g * (size * radius_p + de * (length_p + radius_p) + how.reg_item * radius_q) + 4 * eps * length_q
+    off_p = g * (size * radius_q + de * (length_q + radius_q) + how.reg_user * radius_p) + 4 * eps * length_p + lost_p
+    off_q = g * (size * radius_p + de * (length_p + radius_p) + how.reg_item * radius_q) + 4 * eps * length_q + lost_q
     off_b = g * (de + how.reg_bias * radius_b) + 4 * eps * (np.abs(start.b[users]) + radius_b + g * size)
     off_c = g * (de + how.reg_bias * radius_c) + 4 * eps * (np.abs(start.c[items]) + radius_c + g * size)
     first = Factors(eps * _norm(start.p), eps * _norm(start.q), eps * np.abs(start.b), eps * np.abs(start.c))

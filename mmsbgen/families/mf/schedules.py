@@ -12,12 +12,14 @@ import numpy as np
 from mmsbgen.families.mf import layout
 from mmsbgen.families.mf.layout import Array, Cells, CellSteps
 
-__all__ = ["BLOCK", "PROMISES", "SCHEDULES", "Part", "SweepSchedule"]
+__all__ = ["BLOCK", "PROMISES", "SCHEDULES", "STORAGES", "Part", "SweepSchedule"]
 
 #: Items of a block of the schedules by blocks of items.
 BLOCK = 1024
 #: Users and items of a block of ``block-diagonals``.
 SIDE = 16
+#: Types of stored factors.
+STORAGES = ("float32", "bfloat16")
 PROMISES = {
     "repeats": "the same bits every time, those of a stated order",
     "serial": "as ratings one after another in some order, another one each time",

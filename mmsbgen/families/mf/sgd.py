@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.mf.layout import padded_width
+from mmsbgen.families.mf.layout import padded_width, stored_bytes
 from mmsbgen.families.mf.reference import ODD
 from mmsbgen.families.mf.teams import DATA, FACTORS, HELD, common_variables, kept, one_work_item, space_of, widest
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
@@ -42,6 +42,7 @@ _STEP = (
     Argument("reg_user", "real", "scalar", "penalty of user factors"),
     Argument("reg_item", "real", "scalar", "of item factors"),
     Argument("reg_bias", "real", "scalar", "of biases"),
+    Argument("seed", "u32", "scalar", "of roundings in this sweep"),
 )
 _CELLS = Argument("cells", "u32", "in", "[C + 1] first rating of each cell")
 _STEPS = (
@@ -216,8 +217,7 @@ def _hybrid(on: Launches) -> None:
 
 
 def _traffic(problem: Problem) -> int:
-    size = 8 if problem.get("dtype") == "float64" else 4
-    return problem.integer("ratings") * (4 * padded_width(problem.integer("K")) * size + 12)
+    return problem.integer("ratings") * (4 * padded_width(problem.integer("K")) * stored_bytes(problem) + 12)
 
 
 def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
@@ -326,6 +326,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             "adds",
             "a sweep in which changes are added without waiting: nothing is lost, but rows that are read may be old",
             _N_RATINGS,
+            parameters=tuple(name for name in given["parameters"] if name != "storage"),
             **unordered,
         ),
         kernel(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mf import reference
-from mmsbgen.families.mf.layout import Cells, padded
+from mmsbgen.families.mf.layout import Cells, padded, widened
 from mmsbgen.families.mf.reference import Factors, Steps
 from mmsbgen.families.mf.schedules import SCHEDULES, Part
-from mmsbgen.families.mf.workloads import dtype_of, features, start_of
+from mmsbgen.families.mf.workloads import dtype_of, features, start_of, stored
 from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -41,6 +41,7 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
     how = Steps(step, reg_user, reg_item, reg_bias, mean, bias)
     ratings = cells.ratings.astype(real)
     start, eps = start_of(cells, problem, seed), float(np.finfo(real).eps)
+    lost = 2.0**-7 if problem.get("storage") == "bfloat16" else 0.0
 
     @cache
     def placed(tiles: int) -> Part:
@@ -50,8 +51,9 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
         """What a sweep changes, and its constants: reals, or integers of the exact operators."""
         kind, whole = (np.uint32, _integers(start)) if exact else (real, start)
         found: dict[str, Any] = {
-            "user_factors": padded(whole.p, kind),
-            "item_factors": padded(whole.q, kind),
+            "user_factors": padded(whole.p, kind) if exact else stored(whole.p, problem),
+            "item_factors": padded(whole.q, kind) if exact else stored(whole.q, problem),
+            "seed": np.uint32(seed + 7),
             "user_bias": whole.b.astype(kind),
             "item_bias": whole.c.astype(kind),
         }
@@ -70,12 +72,12 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
     @cache
     def ordered(tiles: int) -> tuple[Factors, Factors]:
         order = placed(tiles).order
-        return reference.sweep(start, cells.users[order], cells.items[order], ratings[order], how, eps)
+        return reference.sweep(start, cells.users[order], cells.items[order], ratings[order], how, eps, lost)
 
     @cache
     def bounded() -> tuple[Factors, Factors]:
         own = placed(1).order
-        return reference.change_bound(start, cells.users[own], cells.items[own], ratings[own], how, eps)
+        return reference.change_bound(start, cells.users[own], cells.items[own], ratings[own], how, eps, lost)
 
     def judge(got: Any, config: Config) -> str | None:
         operator, tiles = config["operator"], int(config.get("tiles", 1))
@@ -99,7 +101,7 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
         if kernel in ("sgd_tiles", "sgd_steps"):
             value, off = ordered(tiles)
         elif operator == "traced":
-            value, off = reference.sweep(start, users, items, ratings[order], how, eps)
+            value, off = reference.sweep(start, users, items, ratings[order], how, eps, lost)
         else:
             value, off = bounded()
         if kernel == "sgd_hogwild":
@@ -115,7 +117,7 @@ def _near(got: Any, value: Factors, off: Factors, more: Factors | None = None) -
     """Whether all outputs are within twice the bound of their rows, and ``more``."""
     for name, field in zip(_NAMES, "pqbc", strict=True):
         exact, bound = getattr(value, field), 2 * getattr(off, field)
-        found: Array = got[name]
+        found = widened(got[name])
         if exact.ndim == 2:
             found, padding = found[:, : exact.shape[1]], found[:, exact.shape[1] :]
             if padding.any():

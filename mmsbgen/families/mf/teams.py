@@ -28,8 +28,8 @@ TEAM = Axis("team", (1, 4, 8, 16, 32), "work-items that share a rating")
 WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "coordinates that a work-item loads at once")
 HELD = Axis("held", ("none", "registers"), "whether rows are read again for the step, or kept and loops unrolled")
 FACTORS = (
-    Argument("user_factors", "real", "inout", "[m, LD]"),
-    Argument("item_factors", "real", "inout", "[n, LD]"),
+    Argument("user_factors", "stored", "inout", "[m, LD]"),
+    Argument("item_factors", "stored", "inout", "[n, LD]"),
     Argument("user_bias", "real", "inout", "[m]"),
     Argument("item_bias", "real", "inout", "[n]"),
 )
@@ -50,7 +50,10 @@ def real_of(problem: Problem, config: Config, traits: Traits) -> str:
 def common_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     """The template variables of all kernels that go over ratings by teams."""
     real, width = real_of(problem, config, traits), int(config["vector_width"])
+    narrow = problem.get("storage") == "bfloat16" and config.get("operator") != "witness"
     return {
+        "narrow": narrow,
+        "types": {"stored": "u16" if narrow else "real"},
         "real": real,
         "LD": padded_width(problem.integer("K")),
         "W": width,

@@ -9,14 +9,14 @@ import numpy as np
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.als import scratch_of
 from mmsbgen.families.mf.generated import generated_ratings
-from mmsbgen.families.mf.layout import Cells, by_row, padded
+from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.start import start_rows
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 
-__all__ = ["Cells", "als_workload", "dtype_of", "error_workload", "features", "generated_cells", "start_of"]
+__all__ = ["Cells", "als_workload", "dtype_of", "error_workload", "features", "generated_cells", "start_of", "stored"]
 
 #: Stretches of ratings whose squared errors are summed up apart.
 STRETCHES = 8192
@@ -50,7 +50,15 @@ def start_of(cells: Cells, problem: Problem, seed: int) -> Factors:
     sides = (("user", cells.n_users), ("item", cells.n_items))
     p, q = (start_rows(seed, side, count, k, bias=bias) for side, count in sides)
     b, c = (0.1 * start_rows(seed + 1, side, count, 1, bias=True)[:, 0] * bias for side, count in sides)
+    if problem.get("storage") == "bfloat16":
+        p, q = (widened(narrowed(each)) for each in (p, q))
     return Factors(*(each.astype(real).astype(np.float64) for each in (p, q, b, c)))
+
+
+def stored(rows: Array, problem: Problem) -> Array:
+    """Rows as kernels store them."""
+    found = padded(rows, dtype_of(problem))
+    return narrowed(found) if problem.get("storage") == "bfloat16" else found
 
 
 def error_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
@@ -70,8 +78,8 @@ def error_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
     )
     expected = Expected(value, 2 * bound + 1e-12 * value)
     arguments = {
-        "user_factors": padded(x.p, real),
-        "item_factors": padded(x.q, real),
+        "user_factors": stored(x.p, problem),
+        "item_factors": stored(x.q, problem),
         "user_bias": x.b.astype(real),
         "item_bias": x.c.astype(real),
         "users": cells.users,

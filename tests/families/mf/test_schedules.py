@@ -120,10 +120,10 @@ def test_tickets_tell_the_order_of_many_teams_again_and_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_steps_have_the_bits_of_their_sequential_order(dtype: str, pocl_device: Device) -> None:
+@pytest.mark.parametrize("numbers", [{"dtype": "float64"}, {}, {"storage": "bfloat16"}])
+def test_steps_have_the_bits_of_their_sequential_order(numbers: dict[str, str], pocl_device: Device) -> None:
     """And those of another run of theirs.  One team that goes through all steps is that order."""
-    cells, problem = generated(200, 130, 3000, 1), MF.problem(K=24, dtype=dtype)
+    cells, problem = generated(200, 130, 3000, 1), MF.problem(K=24, **numbers)
     spec = MF.kernel("sgd_steps")
     default = dict(spec.default(problem, traits_of(pocl_device.info)))
     parallel, alone = (build(pocl_device, spec, problem, default | {"barrier": way}) for way in ("launch", "grid"))
@@ -143,6 +143,21 @@ def test_steps_have_the_bits_of_their_sequential_order(dtype: str, pocl_device: 
             got.append(outputs(pocl_device, build(pocl_device, tiled, problem, default | {"tiles": 1}), sequential))
         for name in ("user_factors", "item_factors", "user_bias", "item_bias"):
             assert len({each[name].tobytes() for each in got}) == 1, (schedule, name)
+
+
+def test_roundings_to_16_bits_keep_the_mean(pocl_device: Device) -> None:
+    """A step of a thousandth is half of what 8 bits tell apart: to the nearest, nothing would change."""
+    cells, problem, spec = generated(200, 130, 3000, 1), MF.problem(K=24, storage="bfloat16"), MF.kernel("sgd_tiles")
+    config = spec.default(problem, traits_of(pocl_device.info))
+    plain = sgd_workload("sgd_tiles", cells, problem, 0).prepared(config).arguments
+    alone = plain | {name: 0 * plain[name] for name in ("item_factors", "user_bias", "item_bias")}
+    alone |= {"ratings": np.full(3000, 3.5, np.float32), "step": np.float32(0.01), "reg_user": np.float32(0.1)}
+    given = Workload(alone, 3000, lambda got, config: None, repeats="restored")
+    got = outputs(pocl_device, build(pocl_device, spec, problem, config), given)["user_factors"]
+    before, after = (np.abs(layout.widened(each).astype(np.float64)) for each in (plain["user_factors"], got))
+    wanted = before * (0.999 ** np.bincount(cells.users, minlength=200))[:, None]
+    assert after.sum() == pytest.approx(wanted.sum(), rel=1e-3)
+    assert before.sum() > 1.01 * wanted.sum()
 
 
 def test_what_is_left_after_heavy_items_goes_on_from_them(pocl_device: Device, kernels: Kernels) -> None:
