@@ -20,6 +20,7 @@ __all__ = ["sgd_kernels"]
 
 _TILES = Axis("tiles", (1, 4, 16, 64, 256, 1024), "groups of users and of items")
 _BARRIER = Axis("barrier", ("launch", "grid"), "whether each step is a launch, or one has all, with barriers")
+_PER_UNIT = Axis("blocks_per_unit", (1, 4, 16), "blocks of each multiprocessor that meet at barriers")
 _PER_TEAM = Axis("per_team", (1, 16, 1024), "ratings in a row that a team takes")
 _RETRIES = Axis("retries", (0, 1, 4), "times that a team tries again to get its locks before it defers a rating")
 _TAIL = Axis("tail", (0, 1024, 16384), "a list of so many deferred ratings is left to one team")
@@ -94,6 +95,12 @@ def _one_block(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
+def _alone(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["blocks_per_unit"] != 1 and (config["barrier"] != "grid" or traits.dialect != "cuda"):
+        return "several blocks meet at barriers on CUDA only, with barrier=grid"
+    return None
+
+
 def _near_rows(config: Config, problem: Problem, traits: Traits) -> str | None:
     teams = int(config["block_size"]) // int(config["team"])
     size = teams * padded_width(problem.integer("K")) * (8 if problem.get("dtype") == "float64" else 4)
@@ -128,7 +135,8 @@ def _tiles_default(problem: Problem, traits: Traits) -> Config:
 def _steps_default(problem: Problem, traits: Traits) -> Config:
     """Barriers of the grid on CUDA; on a processor, whose grid is one block, where launches take longer than steps."""
     few = traits.kind != "gpu" and problem.integer("ratings") < _WORTH_A_LAUNCH * problem.integer("degree")
-    return _default(problem, traits) | {"barrier": "grid" if few or traits.dialect == "cuda" else "launch"}
+    barrier = "grid" if few or traits.dialect == "cuda" else "launch"
+    return _default(problem, traits) | {"barrier": barrier, "blocks_per_unit": 1}
 
 
 def _nodes_default(problem: Problem, traits: Traits) -> dict[str, Any]:
@@ -163,7 +171,8 @@ def _steps(on: Launches) -> None:
         return
     grid = 1
     if on.traits.dialect == "cuda":
-        grid = max(1, min(_blocks(on.config, int(sizes.max())), on.resident_blocks("whole", block)))
+        wanted = min(_blocks(on.config, int(sizes.max())), on.traits.compute_units * int(on.config["blocks_per_unit"]))
+        grid = max(1, min(wanted, on.resident_blocks("whole", block)))
     for first in range(0, sizes.size, _AT_ONCE):
         on.write("arrived", np.zeros(1, np.uint32))
         size = min(_AT_ONCE, sizes.size - first)
@@ -270,7 +279,13 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             _CELLS,
             *_STEPS,
             teams=each,
-            space=space_of(HELD, _BARRIER, _OPERATOR, constraints=(Constraint("barrier", _one_block),)),
+            space=space_of(
+                HELD,
+                _BARRIER,
+                _PER_UNIT,
+                _OPERATOR,
+                constraints=(Constraint("barrier", _one_block), Constraint("blocks_per_unit", _alone)),
+            ),
             default=_steps_default,
             entries=lambda config: (
                 {"whole": (*entry(_CELLS, *_STEPS), *_RANGE)}

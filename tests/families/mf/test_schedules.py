@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from mmsbgen.families.mf.schedules import PROMISES, SCHEDULES, _degree_hybrid
 from mmsbgen.families.mf.sgd_workload import sgd_workload
 from mmsbgen.kernels.build import BoundKernel, build, traits_of
 from mmsbgen.kernels.family import Workload
+from mmsbgen.kernels.space import Traits
 from tests.families.mf.test_mf_kernels import outputs
 
 MF = family("mf")
@@ -253,6 +255,27 @@ def test_lost_changes_are_allowed_and_wrong_ones_are_seen(pocl_device: Device, k
             wrong = got["user_bias"].copy()
             wrong[at] = old[at] + many * change[at]
             assert given.verify(got | {"user_bias": wrong}, bound.config) is not None, (operator, at, many)
+
+
+@pytest.mark.parametrize(("widest", "resident", "grid"), [(5, 99, 2), (1000, 99, 12), (1000, 7, 7)])
+def test_no_more_blocks_meet_than_have_work_or_are_resident(widest: int, resident: int, grid: int) -> None:
+    sizes = np.ones(70_000, np.int64)
+    sizes[9] = widest
+    launches: list[tuple[int, int, int, int]] = []
+    on = SimpleNamespace(
+        config={"block_size": 128, "team": 32, "barrier": "grid", "blocks_per_unit": 4},
+        traits=Traits("cuda", "gpu", compute_units=3),
+        count=sizes.size,
+        read=lambda name, rows: np.append(0, np.cumsum(sizes)).astype(np.uint32),
+        write=lambda name, zero: launches.append((-1, *zero.tolist(), 0, 0)),
+        resident_blocks=lambda entry, block: resident,
+        launch_cooperative=lambda entry, blocks, block, first, size: launches.append((blocks, block, first, size)),
+    )
+    program = MF.kernel("sgd_steps").program
+    assert program is not None
+    program(on)  # type: ignore[arg-type]
+    zeroed = (-1, 0, 0, 0)
+    assert launches == [zeroed, (grid, 128, 0, 65_536), zeroed, (grid, 128, 65_536, 4_464)]
 
 
 def test_every_schedule_says_what_it_promises() -> None:
