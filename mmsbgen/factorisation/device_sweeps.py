@@ -15,8 +15,9 @@ from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als import scratch_of
-from mmsbgen.families.mf.layout import by_row, cells_of_tiles, padded
+from mmsbgen.families.mf.layout import by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
+from mmsbgen.families.mf.schedules import SCHEDULES, Part
 from mmsbgen.families.mf.start import order_of
 from mmsbgen.families.mf.workloads import STRETCHES, Cells, features
 from mmsbgen.kernels.problem import Problem
@@ -31,13 +32,17 @@ _FACTORS = ("user_factors", "item_factors", "user_bias", "item_bias")
 class DeviceSweeps:
     """Factors and ratings on an open device; a context manager that closes it."""
 
-    def __init__(self, cells: Cells, start: Factors, device: str | None, database: str | Path | None) -> None:
-        self.cells, self.k = cells, start.p.shape[1]
+    def __init__(
+        self, cells: Cells, start: Factors, device: str | None, database: str | Path | None, storage: str = "float32"
+    ) -> None:
+        self.cells, self.k, self.storage = cells, start.p.shape[1], storage
         with contextlib.ExitStack() as opened:
             self.device = opened.enter_context(open_device(device))
             store = opened.enter_context(open_store(database, read_only=True))
             self.runtime = Runtime(self.device, MF, Index(store))
-            arrays = padded(start.p, _REAL), padded(start.q, _REAL), start.b.astype(_REAL), start.c.astype(_REAL)
+            rows = [padded(each, _REAL) for each in (start.p, start.q)]
+            p, q = map(narrowed, rows) if storage == "bfloat16" else rows
+            arrays = p, q, start.b.astype(_REAL), start.c.astype(_REAL)
             self.values: dict[str, Any] = dict(zip(_FACTORS, map(self.device.upload, arrays), strict=True))
             self._evaluated: dict[str, Any] | None = None
             self._close = opened.pop_all()
@@ -55,12 +60,12 @@ class DeviceSweeps:
 
     def problem(self, **more: Any) -> Problem:
         """The problem of these ratings."""
-        return MF.problem(K=self.k, dtype="float32", **features(self.cells), **more)
+        return MF.problem(K=self.k, dtype="float32", storage=self.storage, **features(self.cells), **more)
 
     def factors(self) -> Factors:
         """The factors as they are now, float32 on the host."""
         p, q, b, c = (self.device.download(self.values[name]) for name in _FACTORS)
-        return Factors(p[:, : self.k].copy(), q[:, : self.k].copy(), b, c)
+        return Factors(widened(p[:, : self.k].copy()), widened(q[:, : self.k].copy()), b, c)
 
     def evaluate_on(self, cells: Cells, low: float, high: float) -> None:
         """Take the ratings that :meth:`errors` is about, and what predictions are clipped to."""
@@ -90,7 +95,10 @@ class StochasticSweeps(DeviceSweeps):
     """Sweeps of stochastic gradient descent by one schedule.
 
     Attributes:
-        schedule: ``tiles``, ``locks`` or ``adds``; ``auto`` is tiles on processors and adds on GPUs.
+        schedule: A name of :data:`mmsbgen.families.mf.schedules.SCHEDULES`; ``auto`` is tiles on processors and for
+            16 bits, else adds.
+        steps: After how many steps of a sweep all wait; 0 where nobody does, or where locks decide.
+        placing_s: Seconds that the layout took.
     """
 
     def __init__(
@@ -103,41 +111,40 @@ class StochasticSweeps(DeviceSweeps):
         schedule: str,
         bias: bool,
         seed: int,
+        storage: str = "float32",
     ) -> None:
-        super().__init__(cells, start, device, database)
+        super().__init__(cells, start, device, database, storage)
         try:
             if schedule == "auto":
-                schedule = "adds" if self.device.info.kind == "gpu" else "tiles"
+                schedule = "adds" if self.device.info.kind == "gpu" and storage == "float32" else "tiles"
+            self._seeds = np.random.SeedSequence(seed)
             self.schedule = schedule
-            self._sweep = self.kernel(f"sgd_{schedule}", bias="on" if bias else "off")
-            with stage(f"placing {cells.users.size} ratings"):
-                self.values |= self._placed(seed)
+            kernels = {name: self.kernel(name, bias="on" if bias else "off") for name in SCHEDULES[schedule].kernels}
+            tiles = max(int(each.config.get("tiles", 0)) for each in kernels.values())
+            with stage(f"placing {cells.users.size} ratings") as placing:
+                order = order_of(seed, cells.users.size)
+                parts = SCHEDULES[schedule].placed(cells.at(order), tiles)
+                self._calls = [(kernels[part.kernel], part.count, self._uploaded(cells, order, part)) for part in parts]
+            self.placing_s = placing.seconds
+            self.steps = sum(part.count for part in parts if part.kernel == "sgd_steps") or tiles
         except BaseException:
             self._close.close()
             raise
 
-    def _placed(self, seed: int) -> dict[str, Any]:
-        cells, order = self.cells, order_of(seed, self.cells.users.size)
-        found: dict[str, Any] = {"n_ratings": np.uint32(order.size)}
-        if self.schedule == "tiles":
-            tiles = int(self._sweep.config["tiles"])
-            places, begins = cells_of_tiles(cells.users[order], cells.items[order], cells.n_users, cells.n_items, tiles)
-            order = order[places]
-            found["cells"] = self.device.upload(begins)
-        elif self.schedule == "locks":
-            found |= {name: self.device.zeros(order.size, np.uint32) for name in ("waiting", "deferred", "tickets")}
-            found["counts"] = self.device.zeros(2, np.uint32)
-            found["user_locks"] = self.device.zeros(cells.n_users, np.uint32)
-            found["item_locks"] = self.device.zeros(cells.n_items, np.uint32)
-        for name, array in (("users", cells.users), ("items", cells.items), ("ratings", cells.ratings.astype(_REAL))):
-            found[name] = self.device.upload(array[order])
-        return found
+    def _uploaded(self, cells: Cells, order: NDArray[Any], part: Part) -> dict[str, Any]:
+        own = cells.at(order[part.order])
+        given = {"users": own.users, "items": own.items, "ratings": own.ratings.astype(_REAL)} | dict(part.arrays)
+        return {
+            name: self.device.upload(each) if isinstance(each, np.ndarray) else each for name, each in given.items()
+        }
 
     def sweep(self, step: float, reg: float) -> None:
         """One sweep over all ratings."""
-        self.values |= {name: _REAL(reg) for name in ("reg_user", "reg_item", "reg_bias")}
-        self.values |= {"step": _REAL(step), "mean": _REAL(0)}
-        self._sweep.launch(self.cells.users.size, self.values).wait()
+        now = {name: _REAL(reg) for name in ("reg_user", "reg_item", "reg_bias")}
+        now |= {"step": _REAL(step), "mean": _REAL(0), "seed": self._seeds.spawn(1)[0].generate_state(1)[0]}
+        for kernel, count, own in self._calls:
+            own |= self.values | now
+            kernel.launch(count, own).wait()
 
 
 class LeastSquaresSweeps(DeviceSweeps):

@@ -26,13 +26,14 @@ from mmsbgen.factorisation.fit_loop import (
 )
 from mmsbgen.factorisation.fitted_factors import Answers, ModelFactors, given_ratings
 from mmsbgen.families.mf.reference import Factors
+from mmsbgen.families.mf.schedules import SCHEDULES, STORAGES
 from mmsbgen.families.mf.start import start_factors
 from mmsbgen.ratings import Ratings
 from mmsbgen.ratings.ratings import unique_cells
 
 __all__ = ["MatrixFactorization"]
 
-_SCHEDULES = ("auto", "tiles", "adds", "locks")
+_SCHEDULES = ("auto", *SCHEDULES)
 
 
 @dataclass(eq=False, repr=False)
@@ -51,10 +52,12 @@ class MatrixFactorization(Parameters, Answers):
         reg: Penalty of factors and biases, once a rating.
         bias: Whether users and items have biases.
         schedule: ``tiles``: ratings that share a row are done in one order, the same every time; ``adds``: nobody
-            waits, rows that are read may be old; ``locks``: rows are locked, in another order each time; ``auto``:
-            tiles on processors and adds on GPUs.
+            waits, rows that are read may be old; others as ``mmsbgen mf schedules`` lists them; ``auto``: tiles on
+            processors and adds on GPUs.
         deterministic: Whether the same seed has to give the same bits with the same device and tuning database: with
             ``auto`` means tiles.
+        storage: ``float32``, or ``bfloat16``: factors in 16 bits, rounded at random, half of the memory.  Slower on
+            processors; with any schedule but ``adds``.
         holdout: The part of the ratings, such as 0.1, or other ratings, by which the best sweep is chosen.
         patience: Sweeps without a better error on held-out ratings after which fitting ends.
         random_state: An integer, None for 0, or a NumPy generator.
@@ -79,6 +82,7 @@ class MatrixFactorization(Parameters, Answers):
     bias: bool = True
     schedule: str = "auto"
     deterministic: bool = False
+    storage: str = "float32"
     holdout: Any = None
     patience: int = 5
     random_state: Any = None
@@ -156,13 +160,24 @@ class MatrixFactorization(Parameters, Answers):
         need_number("patience", self.patience, 1, whole=True)
         if self.schedule not in _SCHEDULES:
             raise ParameterError(f"schedule={self.schedule!r}: give one of {', '.join(_SCHEDULES)}")
-        if self.deterministic and self.schedule not in ("auto", "tiles"):
-            raise ParameterError(f"deterministic with schedule={self.schedule!r}: only tiles give the same bits again")
+        if self.storage not in STORAGES:
+            raise ParameterError(f"storage={self.storage!r}: give one of {', '.join(STORAGES)}")
+        if self.storage != "float32" and self.schedule == "adds":
+            raise ParameterError(
+                f"storage={self.storage!r} with schedule='adds': 16 bits cannot be added to; give hogwild"
+            )
+        repeating = [name for name, each in SCHEDULES.items() if each.promise == "repeats"]
+        if self.deterministic and self.schedule not in ("auto", *repeating):
+            raise ParameterError(
+                f"deterministic with schedule={self.schedule!r}: only {', '.join(repeating)} give the same bits again"
+            )
 
     def _swept(self, scaled: Scaled, train: Ratings, test: Ratings | None, start: Factors, seed: int) -> FitCourse:
-        schedule = "tiles" if self.deterministic else self.schedule
+        schedule = "tiles" if self.deterministic and self.schedule == "auto" else self.schedule
         cells, place = scaled.cells(train), (self.device, self.database)
-        with StochasticSweeps(cells, start, *place, schedule=schedule, bias=self.bias, seed=seed) as on:
+        with StochasticSweeps(
+            cells, start, *place, schedule=schedule, bias=self.bias, seed=seed, storage=self.storage
+        ) as on:
             self.schedule_ = on.schedule
             settings = f"learning_rate={self.learning_rate:g} and reg={self.reg:g}: give a lower learning_rate"
             course = fit_sweeps(

@@ -18,6 +18,7 @@ from mmsbgen.factorisation.fit_loop import InterruptedFactorisation, Scaled, fit
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.reference import Factors, Steps
+from mmsbgen.families.mf.schedules import SCHEDULES
 from mmsbgen.families.mf.start import order_of, start_factors
 from mmsbgen.ratings import Ratings, as_ratings
 
@@ -62,7 +63,7 @@ def test_defaults_beat_biases_by_the_margin_of_float64(planted: tuple[Ratings, R
     left = reference.errors(x, test.users, test.items, (test.values - scaled.mean) / scaled.scale, 0.0)
     exact = float(np.sqrt(np.mean((left * scaled.scale) ** 2)))
     assert exact < biases - 0.008
-    for schedule in ("tiles", "adds", "locks"):
+    for schedule in ("tiles", "adds", "locks", "hogwild"):
         fitted = MatrixFactorization(16, n_epochs=epochs, schedule=schedule, device=DEVICE).fit(train)
         assert fitted.evaluate(_with_ids(test))["rmse"] < biases - 0.85 * (biases - exact), schedule
     solved = ALS(16, device=DEVICE).fit(train)
@@ -84,10 +85,23 @@ def test_the_same_seed_gives_the_same_bits(small: Ratings, pocl_device: Any) -> 
     assert one.item_factors.tobytes() == again.item_factors.tobytes()
     assert one.item_factors.tobytes() != other.item_factors.tobytes()
     assert one.schedule_ == "tiles"
-    with pytest.raises(InputError, match="only tiles give the same bits again"):
+    with pytest.raises(InputError, match="only tiles, matchings, .* give the same bits again"):
         fitted(1, schedule="adds")
     solved = [ALS(5, n_epochs=3, device=DEVICE).fit(small).user_factors.tobytes() for _ in range(2)]
     assert solved[0] == solved[1]
+
+
+@pytest.mark.slow
+def test_every_schedule_comes_to_the_same_error(small: Ratings, pocl_device: Any) -> None:
+    def fitted(schedule: str, **more: Any) -> float:
+        model = MatrixFactorization(3, n_epochs=8, schedule=schedule, device=DEVICE, **more).fit(small)
+        return float(model.history_[-1]["rmse"])
+
+    tiles = fitted("tiles")
+    assert tiles < 0.95 * small.values.std()
+    assert {name: fitted(name) for name in SCHEDULES} == pytest.approx(dict.fromkeys(SCHEDULES, tiles), rel=0.01)
+    assert fitted("auto", storage="bfloat16") == pytest.approx(tiles, rel=0.01)
+    assert fitted("nodes", storage="bfloat16") == pytest.approx(tiles, rel=0.01)
 
 
 def test_a_matrix_of_rank_one_is_found(pocl_device: Any) -> None:
@@ -232,7 +246,9 @@ def test_constant_ratings_one_rating_and_more_factors_than_users(pocl_device: An
         ({"n_factors": 0}, "n_factors=0: give a whole number of at least 1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: give a number above 0"),
         ({"reg": float("nan")}, "reg=nan: give a number of at least 0"),
-        ({"schedule": "fast"}, "schedule='fast': give one of auto, tiles, adds, locks"),
+        ({"schedule": "fast"}, "schedule='fast': give one of auto, tiles, adds, hogwild, locks"),
+        ({"storage": "float16"}, "storage='float16': give one of float32, bfloat16"),
+        ({"storage": "bfloat16", "schedule": "adds"}, "16 bits cannot be added to; give hogwild"),
         ({"random_state": "x"}, "random_state='x': give an integer"),
         ({"holdout": 2.0}, "holdout=2.0 of 900 ratings"),
         ({"learning_rate": 50.0}, r"not finite any more after sweep \d with learning_rate=50"),

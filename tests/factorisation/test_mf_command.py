@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.cli import main
-from mmsbgen.factorisation.device_sweeps import DeviceSweeps
+from mmsbgen.cli.mf import commands
+from mmsbgen.factorisation.device_sweeps import DeviceSweeps, StochasticSweeps
 from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.schedules import PROMISES, SCHEDULES
 
 
 def run(*words: object) -> Result:
@@ -58,6 +61,41 @@ def test_a_model_answers(ratings: Path, model: Path, tmp_path: Path) -> None:
     assert not {line.split(",")[0] for line in lines[1:]} & rated
 
 
+def test_schedules_are_listed_and_those_of_fit() -> None:
+    listed = json.loads(run("schedules", "--json").stdout)["schedules"]
+    assert tuple(each["schedule"] for each in listed) == tuple(SCHEDULES) == commands.SCHEDULES
+    text = run("schedules").stdout
+    assert all(f"\n{name} " in text and each.doc in text for name, each in SCHEDULES.items())
+    assert all(f"{name}: {meaning}\n" in text for name, meaning in PROMISES.items())
+
+
+@pytest.mark.slow
+@pytest.mark.opencl
+def test_schedules_are_timed_on_ratings(ratings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(run("schedules", ratings, "-k", 4, "--device", "pocl", "--json").stdout)
+    assert [found[name] for name in ("users", "items", "ratings")] == [80, 50, 1500]
+    rows = {each["schedule"]: each for each in found["schedules"]}
+    assert list(rows) == list(SCHEDULES)
+    assert rows["matchings"]["steps"] >= found["degree"] > 20
+    assert rows["hogwild"]["steps"] == rows["nodes"]["steps"] == 0
+    for each in rows.values():
+        assert each["ratings_per_second"] == pytest.approx(1500 / each["sweep"])
+    sweep = StochasticSweeps.sweep
+
+    def failing(on: StochasticSweeps, *given: float) -> None:
+        if on.schedule == "diagonals":
+            raise DeviceMemoryError("no memory left")
+        sweep(on, *given)
+
+    monkeypatch.setattr(StochasticSweeps, "sweep", failing)
+    done = run("schedules", ratings, "-k", 4, "--device", "pocl")
+    assert done.exit_code == 0, done.output
+    assert "diagonals: no memory left" in done.stderr
+    assert f"1500 ratings of 80 users and 50 items, at most {found['degree']} of one; 4 factors" in done.stdout
+    assert "\nblock-diagonals  repeats " in done.stdout
+    assert "\ndiagonals " not in done.stdout
+
+
 @pytest.mark.opencl
 def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
     for method in ("als", "implicit"):
@@ -78,6 +116,7 @@ def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
         (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--schedule", "locks"), "is of the method sgd"),
         (("fit", "{ratings}", "-o", "{out}", "--method", "implicit", "--test", "{ratings}"), "are for ratings"),
         (("fit", "{ratings}", "-o", "{out}", "--holdout", "0.2", "--test", "{ratings}"), "give one of them"),
+        (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--storage", "bfloat16"), "is of the method sgd"),
         (("fit", "{twice}", "-o", "{out}"), "rates item 2 twice"),
         (("evaluate", "{model}", "{ratings}", "--columns", "a,b,c"), "has no column 'a'"),
     ],

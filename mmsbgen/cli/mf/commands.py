@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup
+from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, print_table
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
@@ -27,6 +27,29 @@ _DUPLICATES = click.option(
     show_default=True,
     help="What several ratings of a user and an item are.",
 )
+#: As :mod:`mmsbgen.families.mf.schedules` has them.
+SCHEDULES = (
+    "tiles",
+    "adds",
+    "hogwild",
+    "locks",
+    "nodes",
+    "hybrid",
+    "degree-hybrid",
+    "matchings",
+    "matching-nodes",
+    "subgraph",
+    "diagonals",
+    "block-diagonals",
+)
+_FACTORS = click.option("-k", "factors", type=click.IntRange(1), default=32, show_default=True, help="Factors.")
+_STORAGE = click.option(
+    "--storage",
+    type=click.Choice(["float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="Type of stored factors; bfloat16 has 16 bits, for any schedule but adds.",
+)
 _COUNT = click.option("-n", "count", type=click.IntRange(1), default=10, show_default=True, help="How many.")
 
 
@@ -43,7 +66,7 @@ def mf() -> None:
 )
 @click.argument("ratings", type=NamedPath())
 @click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The model, an .npz file.")
-@click.option("-k", "factors", type=click.IntRange(1), default=32, show_default=True, help="Factors.")
+@_FACTORS
 @click.option(
     "--method",
     type=click.Choice(["sgd", "als", "implicit"]),
@@ -58,14 +81,18 @@ def mf() -> None:
 @click.option("--learning-rate", type=float, help="Step of the first sweep of sgd.  [default: 0.02]")
 @click.option(
     "--schedule",
-    type=click.Choice(["auto", "tiles", "adds", "locks"]),
+    type=click.Choice(["auto", *SCHEDULES]),
+    metavar="NAME",
     default="auto",
     show_default=True,
-    help="How sgd shares out ratings.",
+    help="How sgd shares out ratings; `mmsbgen mf schedules` lists them.",
 )
 @click.option(
-    "--deterministic", is_flag=True, help="The same bits with the same device and tuning database: the schedule tiles."
+    "--deterministic",
+    is_flag=True,
+    help="The same bits with the same device and tuning database; auto is the schedule tiles then.",
 )
+@expert(_STORAGE)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @_COLUMNS
 @_DUPLICATES
@@ -77,8 +104,8 @@ def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
     from mmsbgen.base.atomic_files import writable_folder
     from mmsbgen.base.errors import InputError
 
-    for name in ("learning_rate", "deterministic", "schedule"):
-        if given[name] not in (None, False, "auto") and given["method"] != "sgd":
+    for name in ("learning_rate", "deterministic", "schedule", "storage"):
+        if given[name] not in (None, False, "auto", "float32") and given["method"] != "sgd":
             raise InputError(f"--{name.replace('_', '-')} is of the method sgd: leave it out")
     if given["test"] and given["holdout"] is not None:
         raise InputError("--holdout and --test both tell what is held out: give one of them")
@@ -114,7 +141,7 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
         holdout = read_ratings(readable_path(holdout), columns=_named(given["columns"]), duplicates=given["duplicates"])
     estimator: MatrixFactorization | ALS
     if method == "sgd":
-        ways = {name: given[name] for name in ("schedule", "deterministic")}
+        ways = {name: given[name] for name in ("schedule", "deterministic", "storage")}
         estimator = MatrixFactorization(**shared, **ways, holdout=holdout)
     else:
         estimator = ALS(**shared, implicit=method == "implicit", holdout=holdout)
@@ -158,6 +185,77 @@ def _told(told: dict[str, Any], out: Path) -> str:
     if told.get("left_out"):
         text += f"\n{told['left_out']} held-out ratings by unknown users or of unknown items were left out"
     return f"{text}\n{out}: the model"
+
+
+@mf.command(
+    "schedules",
+    help="The schedules of sgd and what each promises; with RATINGS, what a sweep of each takes on the device.",
+)
+@click.argument("ratings", type=NamedPath(), required=False)
+@_FACTORS
+@_STORAGE
+@_COLUMNS
+@_DUPLICATES
+@shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
+@expert(shared_option("database", "Tuning database: a path or URL."))
+@json_option("Print JSON.")
+@log_options
+def schedules(
+    ratings: Path | None,
+    factors: int,
+    storage: str,
+    columns: str | None,
+    duplicates: Any,
+    device: str | None,
+    database: str | None,
+    as_json: bool,
+) -> None:
+    import json
+
+    from mmsbgen.factorisation.fit_loop import Scaled
+    from mmsbgen.factorisation.schedule_times import schedule_times
+    from mmsbgen.families.mf.schedules import PROMISES
+    from mmsbgen.families.mf.schedules import SCHEDULES as DECLARED
+    from mmsbgen.families.mf.workloads import features
+    from mmsbgen.ratings import read_ratings
+
+    shape: dict[str, Any] = {}
+    rows = [{"schedule": name, "promise": each.promise, "how": each.doc} for name, each in DECLARED.items()]
+    if ratings is not None:
+        found = read_ratings(readable_path(ratings), columns=_named(columns), duplicates=duplicates)
+        shape = features(Scaled.of(found.values).cells(found))
+        rows = list(schedule_times(found, factors, device, database, storage))
+    if as_json:
+        click.echo(json.dumps(shape | {"schedules": rows}))
+        return
+    if shape:
+        click.echo(
+            f"{shape['ratings']} ratings of {shape['users']} users and {shape['items']} items, at most "
+            f"{shape['degree']} of one; {factors} factors"
+        )
+        for row in rows:
+            if "error" in row:
+                click.echo(f"{row['schedule']}: {shown(row['error'])}", err=True)
+        print_table(_TIMED, [_timed(row) for row in rows if "error" not in row])
+    else:
+        print_table(dict.fromkeys(rows[0], "left"), rows)
+    for name, meaning in PROMISES.items():
+        click.echo(f"{name}: {meaning}")
+
+
+_TIMED = {"schedule": "left", "promise": "left"}
+_TIMED |= dict.fromkeys(("steps", "placing s", "sweep ms", "million ratings/s"), "right")
+
+
+def _timed(row: dict[str, Any]) -> dict[str, str]:
+    return {
+        "schedule": row["schedule"],
+        "promise": row["promise"],
+        "steps": str(row["steps"] or ""),
+        "placing s": f"{row['placing']:.3g}",
+        "sweep ms": f"{row['sweep'] * 1e3:.3g}",
+        "million ratings/s": f"{row['ratings_per_second'] / 1e6:.3g}",
+    }
 
 
 @mf.command("evaluate", help="Errors of a model's predictions on RATINGS, best such that were not fitted.")

@@ -9,8 +9,10 @@ from typing import Any
 from mmsbgen.families.mf import workloads
 from mmsbgen.families.mf.als import als_kernel
 from mmsbgen.families.mf.errors import error_kernel
-from mmsbgen.families.mf.layout import padded_width
+from mmsbgen.families.mf.layout import padded_width, stored_bytes
+from mmsbgen.families.mf.schedules import STORAGES
 from mmsbgen.families.mf.sgd import sgd_kernels
+from mmsbgen.families.mf.sgd_workload import sgd_workload
 from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.ratings import read_ratings
@@ -24,6 +26,7 @@ PARAMETERS = (
     Parameter("ratings", 100_000, "ratings", minimum=1, maximum=2**32 - 1, soft=True, weight=0.25),
     Parameter("degree", 737, "ratings of the user or item that has most", minimum=1, soft=True, weight=0.5),
     Parameter("dtype", "float32", "type of factors", choices=("float32", "float64")),
+    Parameter("storage", "float32", "type of stored factors; float32: as dtype", choices=STORAGES),
     Parameter("bias", "on", "whether users and items have biases", choices=("on", "off")),
     Parameter(
         "feedback", "explicit", "whether ratings are values, or confidences of ALS", choices=("explicit", "implicit")
@@ -33,11 +36,11 @@ _SIZES = ("K", "users", "items", "ratings", "degree", "dtype")
 
 
 def _row_bytes(problem: Problem) -> int:
-    return padded_width(problem.integer("K")) * (8 if problem.get("dtype") == "float64" else 4)
+    return padded_width(problem.integer("K")) * stored_bytes(problem)
 
 
 def _sgd(kernel: str, problem: Problem, seed: int) -> Workload:
-    return workloads.sgd_workload(kernel, workloads.generated_cells(problem, seed), problem, seed)
+    return sgd_workload(kernel, workloads.generated_cells(problem, seed), problem, seed)
 
 
 def _errors(problem: Problem, seed: int) -> Workload:
@@ -61,10 +64,16 @@ def _read(file: Path) -> Dataset:
         lambda kernel, problem, seed: (
             _WORKLOADS[kernel](cells, problem, seed)
             if kernel in _WORKLOADS
-            else workloads.sgd_workload(kernel, cells, problem, seed)
+            else sgd_workload(kernel, cells, problem, seed)
         ),
         name=lambda kernel: identity,
     )
+
+
+def _refusal(problem: Problem) -> str | None:
+    if problem.get("storage") == "bfloat16" and problem.get("dtype") == "float64":
+        return "storage=bfloat16 goes with dtype=float32, in which its rows are computed, not float64"
+    return None
 
 
 def _inputs_refusal(problem: Problem) -> str | None:
@@ -96,7 +105,7 @@ MF = KernelFamily(
     kernels={
         spec.name: spec
         for spec in (
-            *sgd_kernels(workload=_sgd, **_given("bias")),
+            *sgd_kernels(workload=_sgd, **_given("bias", "storage")),
             als_kernel(
                 traffic=_read_rows,
                 flops=lambda problem: (
@@ -110,12 +119,13 @@ MF = KernelFamily(
                 traffic=_read_errors,
                 flops=lambda problem: 2 * problem.integer("K") * problem.integer("ratings"),
                 workload=_errors,
-                **_given(),
+                **_given("storage"),
             ),
         )
     },
     row_bytes=_row_bytes,
     tuned=("sgd_tiles", "sgd_adds", "sgd_locks", "als_rows", "square_error"),
+    refusal=_refusal,
     inputs_refusal=_inputs_refusal,
     read=_read,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mf.layout import padded_width
-from mmsbgen.families.mf.sgd import BLOCK, WIDTH, one_work_item, widest
+from mmsbgen.families.mf.teams import BLOCK, WIDTH, one_work_item, widest
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
@@ -86,6 +86,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         "LD": padded_width(k),
         "W": width,
         "alignment": width * size,
+        "narrow": False,
         "n_factors": k,
         "together": int(config["together"]),
         "matrix": config["matrix"],

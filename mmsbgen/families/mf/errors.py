@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.families.mf.sgd import DATA, FACTORS, common_variables, space_of, widest
+from mmsbgen.families.mf.teams import DATA, FACTORS, common_variables, space_of, widest
 from mmsbgen.families.mf.workloads import STRETCHES
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem

@@ -1,16 +1,64 @@
-"""How rows and ratings lie in memory: padded rows, cells of tiles, rows by user or item."""
+"""How rows and ratings lie in memory: padded rows, rows by user or item, steps of cells that share no row."""
 
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["balanced", "by_row", "cells_of_tiles", "padded", "padded_width"]
+from mmsbgen.kernels.problem import Problem
+
+__all__ = [
+    "CellSteps",
+    "Cells",
+    "balanced",
+    "by_row",
+    "diagonals",
+    "first_fit",
+    "matchings",
+    "matchings_of_blocks",
+    "narrowed",
+    "padded",
+    "padded_width",
+    "stored_bytes",
+    "tiles",
+    "widened",
+]
 
 Array = NDArray[Any]
+
+
+class Cells(NamedTuple):
+    """Ratings ``[E]`` by the numbers of their users and items, uint32 ``[E]``, of ``n_users`` and ``n_items``."""
+
+    users: Array
+    items: Array
+    ratings: Array
+    n_users: int
+    n_items: int
+
+    def at(self, places: Array) -> Cells:
+        """Some ratings, in the order of ``places``."""
+        return Cells(self.users[places], self.items[places], self.ratings[places], self.n_users, self.n_items)
+
+
+class CellSteps(NamedTuple):
+    """Ratings in steps of cells.  Cells of a step share no row; the ratings of a cell are done one after another.
+
+    Attributes:
+        order: The places of all ratings, int64 ``[E]``.
+        cells: The first rating of each cell, uint32 ``[C + 1]``.
+        steps: The first cell of each step, uint32 ``[S + 1]``.
+    """
+
+    order: Array
+    cells: Array
+    steps: Array
+
+
 #: Rows have a multiple of so many coordinates.
 _PAD = 16
 
@@ -18,6 +66,21 @@ _PAD = 16
 def padded_width(n_factors: int) -> int:
     """Coordinates of a row in memory: ``n_factors`` rounded up to a multiple of 16."""
     return -(-n_factors // _PAD) * _PAD
+
+
+def stored_bytes(problem: Problem) -> int:
+    """Bytes of a stored coordinate."""
+    return 2 if problem.get("storage") == "bfloat16" else 8 if problem.get("dtype") == "float64" else 4
+
+
+def narrowed(rows: Array) -> Array:
+    """The nearest bfloat16 of float32 numbers, uint16."""
+    return ((rows.astype(np.float32).view(np.uint32) + np.uint32(1 << 15)) >> 16).astype(np.uint16)
+
+
+def widened(rows: Array) -> Array:
+    """The float32 numbers of bfloat16 ones; others as they are."""
+    return (rows.astype(np.uint32) << 16).view(np.float32) if rows.dtype == np.uint16 else rows
 
 
 def padded(rows: Array, dtype: Any) -> Array:
@@ -39,24 +102,102 @@ def balanced(degrees: Array, groups: int) -> Array:
     return found
 
 
-def cells_of_tiles(users: Array, items: Array, n_users: int, n_items: int, tiles: int) -> tuple[Array, Array]:
-    """Where ratings go for a sweep by wrapped tiles.
+def tiles(cells: Cells, n_tiles: int) -> CellSteps:
+    """Wrapped tiles: users and items are in ``n_tiles`` groups each, of about as many ratings.
 
-    Users and items are in ``tiles`` groups each, of about as many ratings.  Cell (J, I) has the ratings of user group J
-    and item group I; cells with the same ``(J - I) mod tiles`` share no row.
-
-    Returns:
-        The ratings, int64 ``[E]``, in the order of ``(J - I) mod tiles``, then of I, then as given; and the first of
-        each cell, uint32 ``[tiles * tiles + 1]``.
+    Cell (J, I) has the ratings of user group J and item group I.  Step s has all cells with ``J = (I + s) mod
+    n_tiles``, empty ones too.
     """
-    of_user = balanced(np.bincount(users, minlength=n_users), tiles)
-    of_item = balanced(np.bincount(items, minlength=n_items), tiles)
-    at = of_item[items].astype(np.int64)
-    cell = (of_user[users].astype(np.int64) - at) % tiles * tiles + at
-    order = _sorted(cell)
-    cells = np.zeros(tiles * tiles + 1, np.uint32)
-    np.cumsum(np.bincount(cell, minlength=tiles * tiles), out=cells[1:])
-    return order, cells
+    of_user = balanced(np.bincount(cells.users, minlength=cells.n_users), n_tiles)
+    of_item = balanced(np.bincount(cells.items, minlength=cells.n_items), n_tiles)
+    at = of_item[cells.items].astype(np.int64)
+    cell = (of_user[cells.users].astype(np.int64) - at) % n_tiles * n_tiles + at
+    firsts = np.zeros(n_tiles * n_tiles + 1, np.uint32)
+    np.cumsum(np.bincount(cell, minlength=n_tiles * n_tiles), out=firsts[1:])
+    return CellSteps(_sorted(cell), firsts, np.arange(0, n_tiles * n_tiles + 1, n_tiles).astype(np.uint32))
+
+
+def diagonals(cells: Cells, side: int = 1) -> CellSteps:
+    """Blocks of ``side`` users and ``side`` items; a step has those with the same user block less item block."""
+    u, v = cells.users.astype(np.int64) // side, cells.items.astype(np.int64) // side
+    return _in_steps(u - v + cells.n_items // side, v)
+
+
+def first_fit(users: Array, items: Array) -> Array:
+    """The colour of each rating in turn, int64 ``[E]``: the least that no rating before it has at either of its ends.
+
+    These are the maximal matchings that one takes by going over the ratings that are left again and again.
+    """
+    # Of each row the least free colour, and the colours above it that are taken.
+    free_u, free_v = [0] * (int(users.max(initial=0)) + 1), [0] * (int(items.max(initial=0)) + 1)
+    taken_u: list[set[int]] = [set() for _ in free_u]
+    taken_v: list[set[int]] = [set() for _ in free_v]
+    found = np.empty(users.size, np.int64)
+    for place, (u, v) in enumerate(zip(users.tolist(), items.tolist(), strict=True)):
+        of_u, of_v = taken_u[u], taken_v[v]
+        colour = max(free_u[u], free_v[v])
+        while colour in of_u or colour in of_v:
+            colour += 1
+        found[place] = colour
+        for free, row, taken in ((free_u, u, of_u), (free_v, v, of_v)):
+            taken.add(colour)
+            while free[row] in taken:
+                taken.remove(free[row])
+                free[row] += 1
+    return found
+
+
+def matchings(cells: Cells) -> CellSteps:
+    """A step for each colour of all ratings."""
+    return _in_steps(first_fit(cells.users, cells.items))
+
+
+def matchings_of_blocks(cells: Cells, block: int, *, apart: bool) -> CellSteps:
+    """Items in blocks; a step for each colour in a block.
+
+    Args:
+        cells: The ratings.
+        block: Items of a block.
+        apart: Whether items are in the order of their degrees, the largest first, and each block is coloured by itself,
+            which makes fewer steps.  Otherwise colours are those of all ratings.
+    """
+    rank = np.arange(cells.n_items)
+    if apart:
+        rank[np.argsort(-np.bincount(cells.items, minlength=cells.n_items), kind="stable")] = np.arange(cells.n_items)
+    of_block = rank[cells.items] // block
+    if apart:
+        colours = np.empty(cells.users.size, np.int64)
+        order = _sorted(of_block)
+        for first, end in pairwise([*np.flatnonzero(_begins(of_block[order])).tolist(), order.size]):
+            here = order[first:end]
+            colours[here] = first_fit(cells.users[here], cells.items[here])
+    else:
+        colours = first_fit(cells.users, cells.items)
+    return _in_steps(_numbered(of_block, colours))
+
+
+def _numbered(major: Array, minor: Array) -> Array:
+    """Pairs by their rank."""
+    return np.unique(major.astype(np.int64) * (int(minor.max(initial=0)) + 1) + minor, return_inverse=True)[1]
+
+
+def _begins(*keys: Array) -> Array:
+    """Whether a key differs from the one before, ``[E]``; the first does."""
+    found = np.ones(keys[0].size, bool)
+    found[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    return found
+
+
+def _in_steps(step: Array, cell: Array | None = None) -> CellSteps:
+    """Ratings by their ``step``, in it by ``cell`` (each one's own without), in it as given."""
+    order = np.arange(step.size) if cell is None else _sorted(cell)
+    order = order[_sorted(step[order])]
+    own = step[order]
+    firsts = np.arange(own.size) if cell is None else np.flatnonzero(_begins(own, cell[order]))
+    steps = np.flatnonzero(_begins(own[firsts]))
+    return CellSteps(
+        order, np.append(firsts, own.size).astype(np.uint32), np.append(steps, firsts.size).astype(np.uint32)
+    )
 
 
 def by_row(rows: Array, n_rows: int) -> tuple[Array, Array]:

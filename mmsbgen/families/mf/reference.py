@@ -21,6 +21,7 @@ __all__ = [
     "change_bound",
     "errors",
     "solved_rows",
+    "some_changes",
     "steps",
     "sweep",
     "witness",
@@ -76,7 +77,7 @@ def errors(x: Factors, users: Array, items: Array, ratings: Array, mean: float) 
 
 
 def sweep(
-    start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float = 0.0
+    start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float = 0.0, lost: float = 0.0
 ) -> tuple[Factors, Factors]:
     """One sweep over ratings ``[E]`` in their order, each moving both rows along the gradient from their old values.
 
@@ -84,7 +85,8 @@ def sweep(
     biases alike.
 
     Returns:
-        The state after it, and a bound of what arithmetic with unit round-off ``eps`` may be off: one number a row.
+        The state after it, and a bound of what arithmetic with unit round-off ``eps`` may be off, if rows lose the part
+        ``lost`` when they are stored: one number a row.
         It follows from the sweep itself: every update passes on the errors of both rows and adds those of its own
         operations.
     """
@@ -109,6 +111,9 @@ def sweep(
         off.p[u] += 4 * eps * (length_p + g * size * length_q)
         off.q[v] = abs(1 - g * how.reg_item) * dq + g * (size * dp + length_p * de + de * dp)
         off.q[v] += 4 * eps * (length_q + g * size * length_p)
+        if lost:
+            off.p[u] += lost * (_norm(x.p[u]) + off.p[u])
+            off.q[v] += lost * (_norm(x.q[v]) + off.q[v])
         off.b[u] += g * de + 4 * eps * (np.abs(b) + g * size)
         off.c[v] += g * de + 4 * eps * (np.abs(c) + g * size)
     return x, off
@@ -118,8 +123,38 @@ def _norm(rows: Array) -> Array:
     return np.sqrt(np.einsum("ek,ek->e", rows, rows))  # type: ignore[no-any-return]
 
 
+def _changes(x: Factors, users: Array, items: Array, ratings: Array, how: Steps) -> Iterator[tuple[str, Array, Array]]:
+    """What each rating changes in a state: the name of the rows, the row, and the change."""
+    p, q, g = x.p[users], x.q[items], how.step
+    e = errors(x, users, items, ratings, how.mean)
+    yield "p", users, g * (e[:, None] * q - how.reg_user * p)
+    yield "q", items, g * (e[:, None] * p - how.reg_item * q)
+    if how.bias:
+        yield "b", users, g * (e - how.reg_bias * x.b[users])
+        yield "c", items, g * (e - how.reg_bias * x.c[items])
+
+
+def some_changes(start: Factors, users: Array, items: Array, ratings: Array, how: Steps) -> tuple[Factors, Factors]:
+    """What one sweep can give, to first order, if it loses changes: the middle of the range, and half of its length.
+
+    Each coordinate keeps at least one of its changes, as the last one to be stored is not lost.
+    """
+    middle, half = start.copied(), Factors(*(np.zeros_like(each) for each in (start.p, start.q, start.b, start.c)))
+    for rows, of_row, changes in _changes(start, users, items, ratings, how):
+        value: Array = getattr(start, rows)
+        ends = []
+        for least in (np.minimum, np.maximum):
+            sums, one = np.zeros_like(value), np.full_like(value, np.inf if least is np.minimum else -np.inf)
+            np.add.at(sums, of_row, least(changes, 0))
+            least.at(one, of_row, changes)
+            ends.append(np.where(sums == 0, np.where(np.isfinite(one), one, 0), sums))
+        getattr(middle, rows)[:] += (ends[0] + ends[1]) / 2
+        getattr(half, rows)[:] = (ends[1] - ends[0]) / 2
+    return middle, half
+
+
 def change_bound(
-    start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float
+    start: Factors, users: Array, items: Array, ratings: Array, how: Steps, eps: float, lost: float = 0.0
 ) -> tuple[Factors, Factors]:
     """What one sweep gives in any order and with any old values read, to first order in the step, and a bound.
 
@@ -139,20 +174,19 @@ def change_bound(
         return np.bincount(items, x, n)
 
     x = start.copied()
-    np.add.at(x.p, users, g * (e[:, None] * q - how.reg_user * p))
-    np.add.at(x.q, items, g * (e[:, None] * p - how.reg_item * q))
-    radius_p = 2 * g * by_user(size * length_q + how.reg_user * length_p)[users]
-    radius_q = 2 * g * by_item(size * length_p + how.reg_item * length_q)[items]
+    for rows, of_row, changes in _changes(start, users, items, ratings, how):
+        np.add.at(getattr(x, rows), of_row, changes)
+    lost_p, lost_q = 2 * lost * length_p, 2 * lost * length_q
+    radius_p = by_user(2 * g * (size * length_q + how.reg_user * length_p) + lost_p)[users]
+    radius_q = by_item(2 * g * (size * length_p + how.reg_item * length_q) + lost_q)[items]
     radius_b = radius_c = np.zeros(users.size)
     if how.bias:
-        x.b[:] += g * by_user(e - how.reg_bias * start.b[users])
-        x.c[:] += g * by_item(e - how.reg_bias * start.c[items])
         radius_b = 2 * g * by_user(size + how.reg_bias * np.abs(start.b[users]))[users]
         radius_c = 2 * g * by_item(size + how.reg_bias * np.abs(start.c[items]))[items]
     de = radius_b + radius_c + length_p * radius_q + length_q * radius_p + radius_p * radius_q
     de += eps * (4 * (np.abs(ratings) + abs(how.mean) + 1) + (k + 4) * length_p * length_q)
-    off_p = g * (size * radius_q + de * (length_q + radius_q) + how.reg_user * radius_p) + 4 * eps * length_p
-    off_q = g * (size * radius_p + de * (length_p + radius_p) + how.reg_item * radius_q) + 4 * eps * length_q
+    off_p = g * (size * radius_q + de * (length_q + radius_q) + how.reg_user * radius_p) + 4 * eps * length_p + lost_p
+    off_q = g * (size * radius_p + de * (length_p + radius_p) + how.reg_item * radius_q) + 4 * eps * length_q + lost_q
     off_b = g * (de + how.reg_bias * radius_b) + 4 * eps * (np.abs(start.b[users]) + radius_b + g * size)
     off_c = g * (de + how.reg_bias * radius_c) + 4 * eps * (np.abs(start.c[items]) + radius_c + g * size)
     first = Factors(eps * _norm(start.p), eps * _norm(start.q), eps * np.abs(start.b), eps * np.abs(start.c))

@@ -1,0 +1,152 @@
+"""The schedules of stochastic gradient descent: what each promises, and who does which rating when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mmsbgen.families.mf import layout
+from mmsbgen.families.mf.layout import Array, Cells, CellSteps
+
+__all__ = ["BLOCK", "PROMISES", "SCHEDULES", "STORAGES", "Part", "SweepSchedule"]
+
+#: Items of a block of the schedules by blocks of items.
+BLOCK = 1024
+#: Users and items of a block of ``block-diagonals``.
+SIDE = 16
+#: Types of stored factors.
+STORAGES = ("float32", "bfloat16")
+PROMISES = {
+    "repeats": "the same bits every time, those of a stated order",
+    "serial": "as ratings one after another in some order, another one each time",
+    "adds": "no change is lost, but rows that are read may be old",
+    "loses": "changes may be lost",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Ratings that a kernel does in one call.
+
+    Attributes:
+        kernel: Its name.
+        order: Their places, int64 ``[e]``.
+        count: Its work units: ratings, steps of ``sgd_steps``, or items where teams have items.
+        arrays: What the kernel takes besides factors, ratings and step, by name.
+    """
+
+    kernel: str
+    order: Array
+    count: int
+    arrays: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SweepSchedule:
+    """Who does which rating when.
+
+    Attributes:
+        doc: One line.
+        promise: What it guarantees, of :data:`PROMISES`.
+        kernels: The kernels of a sweep.
+        parts: Returns the calls of a sweep in order.  It takes the ratings and the number of tiles.
+    """
+
+    doc: str
+    promise: str
+    kernels: tuple[str, ...]
+    parts: Callable[[Cells, int], list[Part]]
+
+    def placed(self, cells: Cells, n_tiles: int = 1) -> list[Part]:
+        """The calls of a sweep that have a rating to do."""
+        return [part for part in self.parts(cells, n_tiles) if part.order.size]
+
+
+def _stepped(steps_of: Callable[[Cells], CellSteps], cells: Cells, _: int) -> list[Part]:
+    return [_by_steps(steps_of(cells))]
+
+
+def _by_steps(found: CellSteps) -> Part:
+    arrays = {"cells": found.cells, "steps": found.steps, "arrived": np.zeros(1, np.uint32)}
+    return Part("sgd_steps", found.order, found.steps.size - 1, arrays)
+
+
+def _tiled(cells: Cells, n_tiles: int) -> list[Part]:
+    found = layout.tiles(cells, n_tiles)
+    return [Part("sgd_tiles", found.order, found.order.size, {"cells": found.cells})]
+
+
+def _unordered(kernel: str, cells: Cells, _: int) -> list[Part]:
+    count = cells.users.size
+    return [Part(kernel, np.arange(count), count, {"n_ratings": np.uint32(count)})]
+
+
+def _lists(cells: Cells, count: int, *, items: bool) -> dict[str, Array]:
+    """Lists of ratings, which kernels fill, and locks."""
+    found: dict[str, Array] = {name: np.zeros(count, np.uint32) for name in ("waiting", "deferred", "tickets")}
+    found |= {"counts": np.zeros(2, np.uint32), "user_locks": np.zeros(cells.n_users, np.uint32)}
+    return found | ({"item_locks": np.zeros(cells.n_items, np.uint32)} if items else {})
+
+
+def _locked(cells: Cells, _: int) -> list[Part]:
+    return [_by_locks(cells, np.arange(cells.users.size))]
+
+
+def _by_locks(cells: Cells, order: Array) -> Part:
+    return Part("sgd_locks", order, order.size, _lists(cells, order.size, items=True))
+
+
+def _by_item(kernel: str, cells: Cells, _: int) -> list[Part]:
+    order, offsets = layout.by_row(cells.items, cells.n_items)
+    arrays = _lists(cells, order.size, items=kernel == "sgd_hybrid") | {"offsets": offsets}
+    arrays["left"] = np.zeros(cells.n_items, np.uint32)
+    return [Part(kernel, order, cells.n_items, arrays)]
+
+
+def _degree_hybrid(cells: Cells, _: int, *, block: int = BLOCK, heavy: int = BLOCK) -> list[Part]:
+    degrees = np.bincount(cells.items, minlength=cells.n_items)
+    is_heavy = np.zeros(cells.n_items, bool)
+    is_heavy[np.argsort(-degrees, kind="stable")[:heavy]] = True
+    first, last = (np.flatnonzero(is_heavy[cells.items] == which) for which in (True, False))
+    light = _by_steps(layout.matchings_of_blocks(cells.at(last), block, apart=True))
+    return [_by_locks(cells, first), Part(light.kernel, last[light.order], light.count, light.arrays)]
+
+
+def _of_blocks(apart: bool) -> Callable[[Cells], CellSteps]:
+    return partial(layout.matchings_of_blocks, block=BLOCK, apart=apart)
+
+
+def _steps(doc: str, steps_of: Callable[[Cells], CellSteps]) -> SweepSchedule:
+    return SweepSchedule(doc, "repeats", ("sgd_steps",), partial(_stepped, steps_of))
+
+
+SCHEDULES = {
+    "tiles": SweepSchedule(
+        "groups of users by groups of items, whose tiles take turns", "repeats", ("sgd_tiles",), _tiled
+    ),
+    "adds": SweepSchedule(
+        "nobody waits, changes are added by atomics", "adds", ("sgd_adds",), partial(_unordered, "sgd_adds")
+    ),
+    "hogwild": SweepSchedule(
+        "nobody waits, rows are stored as they come", "loses", ("sgd_hogwild",), partial(_unordered, "sgd_hogwild")
+    ),
+    "locks": SweepSchedule("the rows of user and item are locked", "serial", ("sgd_locks",), _locked),
+    "nodes": SweepSchedule(
+        "a team an item, rows of users are locked", "serial", ("sgd_nodes",), partial(_by_item, "sgd_nodes")
+    ),
+    "hybrid": SweepSchedule(
+        "as nodes once, the rest as locks", "serial", ("sgd_hybrid",), partial(_by_item, "sgd_hybrid")
+    ),
+    "degree-hybrid": SweepSchedule(
+        "items of most ratings as locks, others as subgraph", "serial", ("sgd_locks", "sgd_steps"), _degree_hybrid
+    ),
+    "matchings": _steps("matchings of all ratings", layout.matchings),
+    "matching-nodes": _steps("blocks of items, in each the matchings of all ratings", _of_blocks(apart=False)),
+    "subgraph": _steps("blocks of items by their degrees, in each matchings of its own", _of_blocks(apart=True)),
+    "diagonals": _steps("ratings with the same difference of user and item", layout.diagonals),
+    "block-diagonals": _steps(f"the same of blocks of {SIDE} users and items", partial(layout.diagonals, side=SIDE)),
+}
