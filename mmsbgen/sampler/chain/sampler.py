@@ -386,8 +386,7 @@ class Sampler:
     def row_sums(self) -> Array:
         """Row sums ``[N]`` in the order of vertices."""
         sums = self.device.download(self.values["row_sums"])
-        if not self.options.sparse:
-            # Sums of spare rows may be anything.
+        if not self.options.sparse:  # sums of spare rows may be anything
             sums = sums[self.device.download(self.values["slots"])]
         return np.asarray(sums, np.float64)
 
