@@ -6,6 +6,7 @@ import dataclasses
 import math
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,9 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
+from mmsbgen.backends.binary_cache import BinaryCache
+from mmsbgen.backends.discovery import opened
+from mmsbgen.backends.opencl import programs
 from mmsbgen.backends.opencl.opencl_device import OpenCLDevice, OpenCLKernel
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError, LaunchLimitError
 
@@ -36,6 +40,32 @@ def test_describes_itself(opencl_device: Device) -> None:
     assert info.local_memory > 0
     assert info.has_fp64
     assert all((info.name, info.vendor, info.platform, info.architecture, info.driver, info.compiler))
+
+
+def test_devices_of_a_process_share_programs_but_no_arguments(
+    opencl_device: Device, private_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each source is built once, and closing one device leaves the other its program.  A useless binary is replaced."""
+    built: list[str] = []
+    real = programs._build
+    monkeypatch.setattr(programs, "_build", lambda *asked: built.append(asked[1]) or real(*asked))
+    source = f"{SCALE} // {private_cache}"
+    first = opencl_device.compile(source, ["scale"]).kernel("scale")
+    with opencl_device.upload(np.ones(4, np.float32)) as a:
+        with opened(opencl_device.info) as other:
+            second = other.compile(source, ["scale"]).kernel("scale")
+            with other.upload(np.full(4, 2, np.float32)) as b:
+                first.launch((4,), (1,), (a, np.float32(3)))
+                second.launch((4,), (1,), (b, np.float32(5)))
+                assert other.download(b).tolist() == [10] * 4
+        first.launch((4,), (1,), (a, np.float32(7)))
+        assert opencl_device.download(a).tolist() == [21] * 4
+    assert built == [source]
+    for binary in private_cache.glob("mmsbgen/kernels/*.bin"):
+        BinaryCache().store(binary.stem, b"no program", "")
+    programs.built.cache_clear()
+    assert opencl_device.compile(source, ["scale"]).kernel("scale")
+    assert built == [source, source]
 
 
 def test_round_trip(opencl_device: Device) -> None:

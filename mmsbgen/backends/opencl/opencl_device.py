@@ -7,15 +7,14 @@ import ctypes
 import math
 import operator
 import re
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program
-from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.opencl import compiler_caches, intel_runtime
+from mmsbgen.backends.opencl.programs import POCL, built, context_of
 from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import (
     CompileError,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-_POCL = "Portable Computing Language"
 _NO_PYOPENCL = "OpenCL: PyOpenCL is not installed; get it with: pip install pyopencl"
 _NO_PLATFORM = (
     "OpenCL: no platform is installed; get one for the processor with: "
@@ -152,12 +150,9 @@ class OpenCLDevice(Device):
         import pyopencl
 
         self.cl: Any = pyopencl
-        self.context = pyopencl.Context([self.handle])
+        self.context = context_of(self.handle)
         profiling = pyopencl.command_queue_properties.PROFILING_ENABLE
         self.queue = pyopencl.CommandQueue(self.context, self.handle, properties=profiling)
-        # PoCL and NVIDIA's driver cache what they compile; Intel's runtime does not.
-        caches_itself = info.platform == _POCL or "NVIDIA" in info.platform
-        self._cache = None if caches_itself else BinaryCache()
 
     def pci_address(self) -> str | None:
         with contextlib.suppress(Exception):  # an NVIDIA extension; without it PyOpenCL raises various errors
@@ -227,25 +222,11 @@ class OpenCLDevice(Device):
                 self.cl.enqueue_copy(self.queue, _handle(dst), _handle(src), byte_count=src.nbytes)
 
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
-        what = f"kernels {', '.join(kernel_names)} on {self.info.name} ({self.info.platform})"
-        if self._cache is None:
-            program, log = self._build(source, options, what)
-            return self._program(program, kernel_names, log)
-        info = self.info
-        key = BinaryCache.key([info.platform, info.name, info.architecture, info.compiler, repr(options), source])
-        if (cached := self._cache.load(key)) is not None:
-            with contextlib.suppress(self.cl.Error, CompileError):
-                with _no_warnings():
-                    program = self.cl.Program(self.context, [self.handle], [cached[0]]).build()
-                return self._program(program, kernel_names, cached[1])
-            self._cache.discard(key)
-        program, log = self._build(source, options, what)
-        self._cache.store(key, program.get_info(self.cl.program_info.BINARIES)[0], log)
-        return self._program(program, kernel_names, log)
-
-    def _program(self, handle: Any, names: Sequence[str], log: str) -> Program:
-        with _errors(CompileError, f"kernels {', '.join(names)} on {self.info.name}"):
-            kernels = {name: OpenCLKernel(self, name, compiler_caches.kernel(self.cl, handle, name)) for name in names}
+        handle, log = built(self.info, self.handle, source, tuple(options), tuple(kernel_names))
+        with _errors(CompileError, f"kernels {', '.join(kernel_names)} on {self.info.name}"):
+            kernels = {
+                name: OpenCLKernel(self, name, compiler_caches.kernel(self.cl, handle, name)) for name in kernel_names
+            }
         return Program(kernels, log)
 
     def mark(self) -> OpenCLEvent:
@@ -259,28 +240,6 @@ class OpenCLDevice(Device):
     def _close(self) -> None:
         with contextlib.suppress(self.cl.Error):
             self.queue.finish()
-
-    def _build(self, source: str, options: Sequence[str], what: str) -> tuple[Any, str]:
-        """Build from source without PyOpenCL's own cache, which a killed process would leave locked."""
-        cl = self.cl
-        program = cl.Program(self.context, source)
-        # PyOpenCL warns of every build log and of bypassing its cache; the log is returned instead.
-        with _no_warnings():
-            program.get_info(cl.program_info.CONTEXT)
-            try:
-                program.build(list(options))
-            except cl.Error as error:
-                log = program.get_build_info(self.handle, cl.program_build_info.LOG).strip()
-                raise CompileError(f"{what} did not compile, options {list(options)}:\n{log or error}") from None
-            log = program.get_build_info(self.handle, cl.program_build_info.LOG).strip()
-        return program, log
-
-
-@contextlib.contextmanager
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _handle(buffer: Buffer) -> Any:
@@ -308,7 +267,7 @@ def _devices() -> tuple[list[Any], list[str]]:
 
 def _describe(device: Any, index: int) -> DeviceInfo:
     platform = device.platform.name.strip()
-    pocl = platform == _POCL
+    pocl = platform == POCL
     kind = "gpu" if device.type & 4 else "cpu"
     extensions = tuple(sorted(device.extensions.split()))
     return DeviceInfo(
