@@ -14,8 +14,8 @@ from mmsbgen.sampler.saved import result_folder, results
 def load_graph(source: Any, checked: CheckedRequest) -> Graph:
     """Load the graph by :func:`mmsbgen.graph.as_graph`.
 
-    Raises :class:`InputError` if ids cannot be written to files, if the checkpoint belongs to another graph, or if a
-    resumed run has nothing to do.
+    Raises :class:`InputError` if ids cannot be written to files, if the checkpoint belongs to another graph, if
+    results of another graph would be lost, or if a resumed run has nothing to do.
     """
     request, checkpoint = checked.request, checked.checkpoint
     graph = read_graph(source, request.reading)
@@ -26,6 +26,8 @@ def load_graph(source: Any, checked: CheckedRequest) -> Graph:
         has_work(checkpoint, checked.options, request)
         longer(checkpoint, checked.options, request)
     if request.out is not None:
+        if not (request.overwrite or request.resumes_saved):
+            result_folder.keep_others(request.out, graph.digest)
         for text in result_folder.replaced(request.out, checkpoint.meta["graph"] if checkpoint is not None else None):
             request.on_message(text)
     return graph

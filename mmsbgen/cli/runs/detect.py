@@ -77,7 +77,7 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
     "Results",
     declared_flags(ResultOptions),
     expert(click.option("--whole", is_flag=True, help="Write all of pi.")),
-    expert(click.option("--overwrite", is_flag=True, help="Replace unfinished runs and files of others too.")),
+    expert(click.option("--overwrite", is_flag=True, help="Replace unfinished runs and other graphs' results.")),
     json_option("Print the run record instead of a summary."),
 )
 @grouped(
