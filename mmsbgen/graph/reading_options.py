@@ -118,6 +118,11 @@ class ReadingOptions:
         return named
 
     @classmethod
+    def of_text(cls, columns: str | None, weights: str | None) -> ReadingOptions:
+        """Columns as the text ``A,B`` or ``A,B,W``, and a rule of weights; raises InputError for wrong ones."""
+        return cls(columns=None if columns is None else [part.strip() for part in columns.split(",")], weights=weights)
+
+    @classmethod
     def recorded(cls, given: Mapping[str, Any] | None) -> ReadingOptions:
         """The options of a run record that :meth:`given` made; raises TypeError for other names."""
         return cls(**(given or {}))

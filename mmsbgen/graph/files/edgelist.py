@@ -58,10 +58,12 @@ _LINE = re.compile(rb"[^\n]+")
 Result = TypeVar("Result")
 
 
-def load_edge_list(path: str | os.PathLike[str], columns: Sequence[Any] | None = None) -> Graph:
+def load_edge_list(
+    path: str | os.PathLike[str], columns: Sequence[Any] | None = None, weights: str | None = None
+) -> Graph:
     """Read an edge list (module docstring) or a table of links into a :class:`~mmsbgen.graph.Graph`.
 
-    ``columns`` are as in :class:`~mmsbgen.graph.reading_options.ReadingOptions`.
+    ``columns`` and ``weights`` are as in :class:`~mmsbgen.graph.reading_options.ReadingOptions`.
 
     Self-loops and repeated links are dropped and counted in ``Graph.report``.  If every link is listed in both
     directions, one duplicate per link is counted.  If only some are, the file is probably directed: direction is
@@ -73,7 +75,7 @@ def load_edge_list(path: str | os.PathLike[str], columns: Sequence[Any] | None =
     """
     file = Path(path)
     with stage(f"reading {file.name}", unit="B") as told:
-        return graph_of_text(file, read_graph_bytes(file), ReadingOptions(columns=columns), told)
+        return graph_of_text(file, read_graph_bytes(file), ReadingOptions(columns=columns, weights=weights), told)
 
 
 def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) -> Graph:
