@@ -128,6 +128,8 @@ def tune(
     found = resolve_family(family)
     specs = [found.kernel(name) for name in kernels]
     sizes = dict(pairs(values, "--problem"))
+    if k is not None and "K" in sizes:
+        raise InputError(f"-k {k} and --problem K={sizes['K']} both give the number of communities: leave one out")
     of_graph = graph_run(graph, k, mini_batch, partners, reading, found)
     if data is not None and found.name == "mmsb":
         raise InputError(f"--data {data} is for other families: give the graph of mmsb as --graph FILE -k K")

@@ -38,6 +38,7 @@ def call(*words: str) -> Result:
         ("--device fake -p K", "write it as NAME=VALUE"),
         ("--device fake -p K=32 -p K=33", "--problem K=32 and K=33: give K one value"),
         ("--device fake --fix vector_width=1 --fix vector_width=2", "--fix vector_width=1 and vector_width=2: give"),
+        ("--device fake --graph nowhere.txt -k 3 -p K=5", "-k 3 and --problem K=5 both give the number"),
         ("--device fake -p colour=3", "no parameter 'colour'"),
         ("--device fake --fix colour=3", "no such axis"),
         ("--device fake --kernel update_phi --fix vector_width=3", "the values are 1, 2, 4, 8, 16"),
