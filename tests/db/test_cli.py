@@ -494,6 +494,9 @@ def test_environment_names_the_database(filled: Path, monkeypatch: pytest.Monkey
     [
         (["best", "--json", "--csv"], "exclude each other"),
         (["best", "--problem", "width"], "write it as NAME=VALUE"),
+        (["best", "--problem", "k=100"], "did you mean K?"),
+        (["best", "--kernel", "update_fi"], "did you mean update_pi or update_phi?"),
+        (["bset"], "There is no command 'bset'; did you mean best?"),
         (["export", "x.jsonl", "--json", "--csv"], "exclude each other"),
         (["import", "x.jsonl", "--json", "--csv"], "exclude each other"),
         (["merge", "x.sqlite3", "--json", "--csv"], "exclude each other"),

@@ -40,6 +40,8 @@ def call(*words: str) -> Result:
         ("--device fake --fix vector_width=1 --fix vector_width=2", "--fix vector_width=1 and vector_width=2: give"),
         ("--device fake --graph nowhere.txt -k 3 -p K=5", "-k 3 and --problem K=5 both give the number"),
         ("--device fake -p colour=3", "no parameter 'colour'"),
+        ("--device fake -p k=3", "no parameter 'k'; did you mean K?"),
+        ("--device fake --kernel update_fi", "no kernel 'update_fi'; did you mean update_pi or update_phi?"),
         ("--device fake --fix colour=3", "no such axis"),
         ("--device fake --kernel update_phi --fix vector_width=3", "the values are 1, 2, 4, 8, 16"),
         ("--device fake --budget-trials 0", "0 is not in the range x>=1"),
