@@ -190,7 +190,10 @@ def test_the_summary_is_short(ring, tmp_path):
         r"\d+ of 30 vertices are in a community \(.*%\), each of them in \d\.\d\d on average\.", lines[2]
     )
     test = record["held_out"]["test"]
-    assert lines[3] == f"AUC of test pairs: {test['auc']:.3f} ± {test['auc_error']:.2g}."
+    assert (
+        lines[3]
+        == f"AUC of test pairs: {test['auc']:.3f} ± {test['auc_error']:.2g}, from {test['links']} held-out links."
+    )
     assert lines[-2] == f"Written to {out}: communities.txt, memberships.npz, run.json."
     assert all((out / name).exists() for name in lines[-2].rstrip(".").partition(": ")[2].split(", "))
     assert shlex.split(lines[-1]) == ["Next:", "mmsbgen", "report", str(out)], "a name with blanks is quoted"

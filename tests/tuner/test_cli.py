@@ -148,11 +148,11 @@ _SCATTERED = (0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.5)
     ("times", "said"),
     [
         (([1.0] * 9, [1.2] * 9), "20.0% ± 0.0% faster than the next in 9 rounds: rival"),
-        (([1.0] * 9, [1.005, 0.995] * 4 + [1.001]), "the simplest of 2 that cannot be told apart; "),
-        (([1.0] * 9, _SCATTERED), "the fastest of 2 that cannot be told apart, none of the others within 1 % of it; "),
+        (([1.0] * 9, [1.005, 0.995] * 4 + [1.001]), "2 finalists cannot be told apart; this is the simplest of them. "),
+        (([1.0] * 9, _SCATTERED), "2 finalists cannot be told apart; this is the fastest by more than 1 %. "),
         (
             ([1.0] * 9, [1.005, 0.995] * 4 + [1.001], _SCATTERED),
-            "the simplest of 2 within 1 % of the fastest, of 3 that cannot be told apart; ",
+            "3 finalists cannot be told apart; this is the simplest of the 2 within 1 % of the fastest. ",
         ),
     ],
 )
