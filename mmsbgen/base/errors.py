@@ -6,6 +6,9 @@ the offending value and the remedy.  Errors that are not subclasses are bugs.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class MmsbgenError(Exception):
     """Base of all errors raised on purpose.  ``exit_code`` is what the command line returns."""
@@ -51,3 +54,10 @@ class LaunchError(MmsbgenError):
 
 class LaunchLimitError(LaunchError):
     """A block is larger, or needs more shared memory, than the compiled kernel allows on this device."""
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """``; did you mean NAME?`` for the one or two names that are most like ``word`` in lower case; "" if none is."""
+    known = {name.lower(): name for name in names}
+    near = [known[name] for name in difflib.get_close_matches(word.lower(), known, 2, 0.7)]
+    return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, did_you_mean
 from mmsbgen.cli.shared.completed_names import family_option
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.families import family as family_named
@@ -114,8 +113,8 @@ def render(
 
 
 def _spec(kernels: KernelFamily, name: str) -> KernelSpec:
-    if name not in kernels.kernels and (near := difflib.get_close_matches(name, kernels.kernels, 1)):
-        raise InputError(f"{kernels.name} has no kernel {name!r}; did you mean {near[0]}? --list has them all")
+    if near := did_you_mean(name, kernels.kernels) if name not in kernels.kernels else "":
+        raise InputError(f"{kernels.name} has no kernel {name!r}{near} --list has them all")
     return kernels.kernel(name)
 
 

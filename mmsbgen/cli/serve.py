@@ -85,10 +85,6 @@ def serve(
             f"--host {host} lets other machines in, which needs a token that you choose: give --token-file FILE or set "
             f"{VARIABLE} (openssl rand -hex 32 makes one), or leave --host out to serve this machine alone"
         )
-    folder = own_folder(data or _folder())
-    place: Path | None = None
-    if token is None:
-        token, place, _ = kept_token(folder)
     try:
         from limits import parse
 
@@ -115,38 +111,43 @@ def serve(
         rate=rate,
         write_rate=write_rate,
     )
-    settings = ServiceSettings(
-        database=database, data=folder, token=token, host=host, port=port, hosts=hosts, limits=limits
-    )
-    from mmsbgen.db.store.tuning_store import open_store
+    with listening(host, port) as opened:  # first, as what fails here leaves no file
+        folder = own_folder(data or _folder())
+        place: Path | None = None
+        if token is None:
+            token, place, _ = kept_token(folder)
+        settings = ServiceSettings(
+            database=database, data=folder, token=token, host=host, port=port, hosts=hosts, limits=limits
+        )
+        from mmsbgen.db.store.tuning_store import open_store
 
-    with open_store(database) as store:
-        where = store.place
-    if where.path is None and where.url is None:
-        raise InputError(
-            "a database in memory would not be that of the processes that take uploads and do jobs: give a file or a "
-            "server with --database"
-        )
-    if where.path is not None and where.path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        log.warning(
-            "other users may read the database %s, which gets the graphs that are uploaded: chmod 600 %s",
-            *(where.path, where.path),
-        )
-    with _alone(folder), listening(settings) as opened:
-        address = f"[{host}]" if ":" in host else host
-        port = opened.getsockname()[1]
-        click.echo(f"mmsbgen serves http://{address}:{port}/ from the database {where}", err=True)
-        if place is not None:
-            click.echo(f"The token is in {place}", err=True)
-            if sys.stderr.isatty():  # a log must not get it
-                click.echo(f"Open this to be signed in: http://{address}:{port}/#token={token}", err=True)
-        if not is_loopback(host):
-            click.echo(
-                "Slow clients can take all connections unless a proxy is before it: see 'Serve behind nginx' in the "
-                "documentation",
-                err=True,
+        with open_store(database) as store:
+            where = store.place
+        if where.path is None and where.url is None:
+            raise InputError(
+                "a database in memory would not be that of the processes that take uploads and do jobs: give a file or "
+                "a server with --database"
             )
-        run(settings, opened, workers, devices)
+        if where.path is not None and where.path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            log.warning(
+                "other users may read the database %s, which gets the graphs that are uploaded: chmod 600 %s",
+                *(where.path, where.path),
+            )
+        with _alone(folder):
+            address = f"[{host}]" if ":" in host else host
+            port = opened.getsockname()[1]
+            click.echo(f"mmsbgen serves http://{address}:{port}/ from the database {where}", err=True)
+            if place is not None:
+                click.echo(f"The token is in {place}", err=True)
+                if sys.stderr.isatty():  # a log must not get it
+                    click.echo(f"Open this to be signed in: http://{address}:{port}/#token={token}", err=True)
+            if not is_loopback(host):
+                click.echo(
+                    "Slow clients can take all connections unless a proxy is before it: see 'Serve behind nginx' in "
+                    "the documentation",
+                    err=True,
+                )
+            run(settings, opened, workers, devices)
 
 
 @contextlib.contextmanager

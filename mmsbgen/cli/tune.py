@@ -128,6 +128,8 @@ def tune(
     found = resolve_family(family)
     specs = [found.kernel(name) for name in kernels]
     sizes = dict(pairs(values, "--problem"))
+    if k is not None and "K" in sizes:
+        raise InputError(f"-k {k} and --problem K={sizes['K']} both give the number of communities: leave one out")
     of_graph = graph_run(graph, k, mini_batch, partners, reading, found)
     if data is not None and found.name == "mmsb":
         raise InputError(f"--data {data} is for other families: give the graph of mmsb as --graph FILE -k K")
@@ -265,8 +267,10 @@ def _print(report: TuneReport) -> None:
                 click.echo(f"{kernel.kernel}: no configuration worked{why}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
-        if not report.interrupted and all(len(kernel.trials) == 1 < len(kernel.space.configs) for kernel in done):
-            click.echo("Only the defaults were tried: a larger budget searches for faster configurations.")
+        untried = [kernel.kernel for kernel in done if len(kernel.trials) == 1 < len(kernel.space.configs)]
+        if untried and not report.interrupted:
+            of = "" if len(untried) == len(done) else f" of {', '.join(untried)}"
+            click.echo(f"Only the defaults{of} were tried: a larger budget searches for faster configurations.")
 
 
 def _roofs(roofs: Roofs) -> str:
@@ -279,19 +283,18 @@ def _roofs(roofs: Roofs) -> str:
 
 
 def _certainty(verdict: FinalsVerdict, rival: str) -> str:
-    """A sentence about the winner's margin over the other finalists."""
+    """The winner's margin over the other finalists, in one or two sentences."""
     if verdict.decided:
         return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next in {verdict.rounds} rounds: {rival}"
     tied, near = len(verdict.tied), len(verdict.near)
-    chosen = f"the simplest of {near} within 1 % of the fastest, of {tied} that cannot be told apart"
+    chosen = f"the simplest of the {near} within 1 % of the fastest"
     if near == tied:
-        chosen = f"the simplest of {tied} that cannot be told apart"
+        chosen = "the simplest of them"
     elif near == 1:
-        chosen = f"the fastest of {tied} that cannot be told apart, none of the others within 1 % of it"
+        chosen = "the fastest by more than 1 %"
     return (
-        f"{chosen}; the fastest other of the finalists is "
-        f"{abs(verdict.margin):.1%} {'slower' if verdict.margin >= 0 else 'faster'} (± {verdict.noise:.1%}, "
-        f"{verdict.rounds} rounds): {rival}"
+        f"{tied} finalists cannot be told apart; this is {chosen}. The next one is {abs(verdict.margin):.1%} "
+        f"{'slower' if verdict.margin >= 0 else 'faster'} (± {verdict.noise:.1%}, {verdict.rounds} rounds): {rival}"
     )
 
 

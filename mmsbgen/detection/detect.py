@@ -61,7 +61,8 @@ def detect(
         whole: whether ``memberships.npz`` holds all of pi.
         out: a folder to write memberships, communities and run record into.
         resume: a checkpoint of an earlier run on the same graph, or the folder that holds it.
-        overwrite: whether a checkpoint of another run in ``out``, or files that no run wrote, may be replaced.
+        overwrite: whether a checkpoint of another run in ``out``, results of another graph, or files that no run wrote,
+            may be replaced.
         columns: the two columns of an edge table that hold the ends of the links, and a third that holds weights.
         weights: ``"ignore"`` counts every row as a link, ``"threshold=X"`` those of weight X or more.
         vertices: a file with one id a line, or ids; those that have no link become vertices too.

@@ -131,14 +131,14 @@ class Request:
         threshold: threshold of the rule.
         top: number of largest entries stored per row of pi.
         whole: write all of pi instead of the ``top`` largest entries of each row.
-        out: folder for the results and the checkpoint. An existing checkpoint of another run, or files with the names
-            of results that no run wrote, are refused without ``overwrite``.
+        out: folder for the results and the checkpoint. An existing checkpoint of another run, results of another
+            graph, or files with such names that no run wrote, are refused without ``overwrite``.
         resume: checkpoint to resume, or the folder that holds it. Other options given must equal those of its run;
             only ``iterations`` may be larger.
         checkpoint_seconds: interval of checkpoints. One is also written on interruption and before communities are
             computed.
         keep_checkpoint: keep the checkpoint in ``out`` after the run has finished; inherited by a run that resumes it.
-        overwrite: replace checkpoints and files of others.
+        overwrite: replace what ``out`` would refuse.
         configs: configurations by kernel, which take precedence over tuning records.
         fused: run many iterations of stars per launch. None: as the resumed run, else
             :func:`mmsbgen.sampler.chain.fused_loop.fused_by_default`.

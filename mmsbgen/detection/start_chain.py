@@ -18,7 +18,7 @@ from mmsbgen.detection.plan_chain import fitting_plan
 from mmsbgen.detection.ranks.forming import formed_team
 from mmsbgen.detection.request import Request
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.graph import Split
+from mmsbgen.graph import ReadingOptions, Split
 from mmsbgen.kernels.runtime import Runtime, by_tier
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -93,9 +93,10 @@ def _tell_configurations(sampler: Sampler, request: Request) -> None:
     for line in by_tier(choices):
         request.on_detail(f"Configurations, {line}.")
     if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
+        read = ReadingOptions.recorded(sampler.split.graph.reading).flags()
         request.on_message(
             f"No tuned configuration fits this run (K = {sampler.shape.k}); "
-            f"`mmsbgen tune --graph GRAPH -k {sampler.shape.k}` may find a faster one."
+            f"`mmsbgen tune --graph GRAPH{read} -k {sampler.shape.k}` may find a faster one."
         )
 
 

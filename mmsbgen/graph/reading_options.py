@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -116,6 +117,16 @@ class ReadingOptions:
         if "vertices" in named:
             named["vertices"] = os.path.abspath(named["vertices"])
         return named
+
+    def flags(self) -> str:
+        """The options given, as flags of the command line, each after a blank."""
+        texts = {name: ",".join(map(str, one)) if name == "columns" else str(one) for name, one in self.given().items()}
+        return "".join(f" --{name} {shlex.quote(text)}" for name, text in texts.items())
+
+    @classmethod
+    def of_text(cls, columns: str | None, weights: str | None) -> ReadingOptions:
+        """Columns as the text ``A,B`` or ``A,B,W``, and a rule of weights; raises InputError for wrong ones."""
+        return cls(columns=None if columns is None else [part.strip() for part in columns.split(",")], weights=weights)
 
     @classmethod
     def recorded(cls, given: Mapping[str, Any] | None) -> ReadingOptions:

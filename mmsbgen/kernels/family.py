@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, did_you_mean
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Parameter, Problem, Value
 from mmsbgen.kernels.space import Config, Space, Traits
@@ -342,7 +342,8 @@ class KernelFamily:
     def kernel(self, name: str) -> KernelSpec:
         """The kernel called ``name``; raises :class:`InputError` that lists the kernels of the family."""
         if name not in self.kernels:
-            raise InputError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}")
+            near = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
+            raise InputError(f"{self.name} has no kernel {name!r}{near}")
         return self.kernels[name]
 
     def written_in(self, dialect: str) -> dict[str, KernelSpec]:

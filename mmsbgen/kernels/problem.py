@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, did_you_mean
 
 Value = int | str | bool
 
@@ -72,7 +72,8 @@ class Problem(Mapping[str, Value]):
         """
         declared = {p.name: p for p in parameters}
         if unknown := sorted(set(values) - set(declared)):
-            raise InputError(f"{family} has no parameter {unknown[0]!r}; it has {', '.join(declared)}")
+            near = did_you_mean(unknown[0], declared) or f"; it has {', '.join(declared)}"
+            raise InputError(f"{family} has no parameter {unknown[0]!r}{near}")
         checked = {name: p.check(values.get(name, p.default)) for name, p in declared.items()}
         kept = {name: x for name, x in checked.items() if not (declared[name].implicit and x == declared[name].default)}
         return cls(family, tuple(sorted(kept.items())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from mmsbgen.report.style import Picture
 
 #: Most characters of a text.
 _LONGEST = 2000
+#: The pictures of a page, by the identifiers of their SVG.
+_DRAWN = re.compile(r'\bid="([a-z0-9-]+)-figure_1"')
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ def with_distinct_names(sections: Sequence[Section]) -> list[Section]:
 def write(page: HtmlPage, folder: Path) -> Path:
     """Write ``report.html`` and a PNG per picture into ``folder``, all or none; returns the page's path.
 
-    Raises :class:`InputError` if the folder cannot be written.
+    Pictures of the page that it replaces are removed. Raises :class:`InputError` if the folder cannot be written.
     """
     pictures = page.pictures
     files: dict[str, bytes] = {}
@@ -148,11 +151,24 @@ def write(page: HtmlPage, folder: Path) -> Path:
             writing.tell(len(files))
         text = html(page, writing)
     files["report.html"] = text.encode("utf-8", "replace")
+    before = _pictures_of(folder / "report.html")
     try:
         with writable_folder(folder), FileTransaction() as together:
             for name, data in files.items():
                 write_bytes(folder / name, data, together)
+        for name in before - files.keys():
+            (folder / name).unlink(missing_ok=True)
     except InputError as error:
         reason = getattr(error.__cause__, "strerror", None) or error
         raise InputError(f"cannot write the report to {folder}: {reason}; name another folder with -o") from error
     return folder / "report.html"
+
+
+def _pictures_of(page: Path) -> set[str]:
+    """Names of the files of pictures in a report; none if there is no report of mmsbgen."""
+    try:
+        text = page.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return set()
+    ours = '<meta name="generator" content="mmsbgen ' in text
+    return {f"{name}.png" for name in _DRAWN.findall(text)} if ours else set()

@@ -33,19 +33,18 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def listening(settings: ServiceSettings) -> socket.socket:
-    """A listening socket on the address of ``settings``.  Raises :class:`InputError` if that fails."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def listening(host: str, port: int) -> socket.socket:
+    """A listening socket on an address.  Raises :class:`InputError` if that fails."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     opened = socket.socket(family)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind((settings.host, settings.port))
+        opened.bind((host, port))
         opened.listen(1024)
     except OSError as error:
         opened.close()
         raise InputError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; choose another by "
-            "--host and --port"
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another by --host and --port"
         ) from error
     return opened
 

@@ -13,7 +13,7 @@ from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.detection.detect import Request, perform
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chains import CheckpointError
-from mmsbgen.graph import GraphWarning, load_edge_list
+from mmsbgen.graph import GraphWarning, ReadingOptions, load_edge_list
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
@@ -24,6 +24,7 @@ from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Thr
 
 _OPTIONS = {field.name for field in fields(Options)}
 _RESULTS = options_of(ResultOptions)
+_READING = ("columns", "weights")
 _LONGEST_NAME = 200
 _METRICS = ("iteration", "updates_per_vertex", "seconds", "phase", "auc", "perplexity", "log_likelihood")
 _FILES = ("communities.txt", "memberships.npz", "run.json")
@@ -32,10 +33,11 @@ _FILES = ("communities.txt", "memberships.npz", "run.json")
 def checked(payload: Mapping[str, Any]) -> dict[str, Any]:
     """The sampler's options in a payload, without ``n_communities`` if that is "auto" or missing.
 
-    Keys: ``n_communities`` (a number or "auto"), fields of :class:`Options` and :class:`ResultOptions`, and the graph's
-    ``name`` for records.  Raises :class:`InputError` that names the invalid key or value.
+    Keys: ``n_communities`` (a number or "auto"), fields of :class:`Options` and :class:`ResultOptions`, the graph's
+    ``name`` for records, and the texts ``columns`` and ``weights``, which say how it is read.  Raises
+    :class:`InputError` that names the invalid key or value.
     """
-    known_keys(payload, {"name", *_OPTIONS, *_RESULTS}, "detect")
+    known_keys(payload, {"name", *_READING, *_OPTIONS, *_RESULTS}, "detect")
     given = {name: value for name, value in payload.items() if name in _OPTIONS}
     if given.get("n_communities", "auto") in (None, "auto"):
         given.pop("n_communities", None)
@@ -43,6 +45,7 @@ def checked(payload: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
         raise InputError(f"name={name!r}: it must be a text of at most {_LONGEST_NAME} characters")
     _results(payload)
+    _reading(payload)
     try:
         if given.get("schedule") is not None:
             given["schedule"] = Schedule(**given["schedule"])
@@ -56,6 +59,14 @@ def checked(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _results(payload: Mapping[str, Any]) -> ResultOptions:
     return ResultOptions(**{name: payload[name] for name in _RESULTS if payload.get(name) is not None})
+
+
+def _reading(payload: Mapping[str, Any]) -> ReadingOptions:
+    given = {name: payload.get(name) for name in _READING}
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"{name}={value!r}: it must be a text")
+    return ReadingOptions.of_text(**given)
 
 
 def run(task: Task, tells: JobReporter) -> JobOutcome:
@@ -76,7 +87,9 @@ def run(task: Task, tells: JobReporter) -> JobOutcome:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GraphWarning)
-        graph = replace(load_edge_list(task.inputs["graph"]), name=task.payload.get("name", "graph"))
+        reading = _reading(task.payload)
+        graph = load_edge_list(task.inputs["graph"], reading.columns, reading.weights)
+    graph = replace(graph, name=task.payload.get("name", "graph"), reading=reading.given())
     for warning in caught:
         tells.message(str(warning.message))
     resumes = _usable(task, tells)

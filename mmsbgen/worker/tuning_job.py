@@ -57,8 +57,10 @@ def checked(payload: Mapping[str, Any]) -> Wanted:
     kernels = given.get("kernels") or None
     specs = [found.kernel(str(name)) for name in kernels or found.kernels]
     problem = given.get("problem", {})
-    found.problem(**problem)
+    sizes = found.problem(**problem)
     options = TuneOptions(**{name: value for name, value in given.items() if name in declared})
+    if not given.get("sampler") and (reason := found.inputs_refusal(sizes)) is not None:
+        raise InputError(reason)
     try:
         sampler = Options(**given["sampler"]) if given.get("sampler") else None
     except (TypeError, ValueError) as error:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -122,7 +123,9 @@ def test_a_run_may_be_named_by_its_first_digits(filled: Path, make: Any) -> None
 
 
 @pytest.mark.opencl
-def test_a_device_of_this_machine_may_be_named_as_elsewhere(filled: Path, make: Any, pocl_device: Any) -> None:
+def test_a_device_of_this_machine_may_be_named_as_elsewhere(
+    filled: Path, make: Any, pocl_device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     info, key = pocl_device.info, make.key()
     with open_store(filled) as store:
         key = replace(key, device=replace(device_record(info), driver="of before"))
@@ -144,7 +147,8 @@ def test_a_device_of_this_machine_may_be_named_as_elsewhere(filled: Path, make: 
         assert f"  {info.spec}  {info.name} ({info.platform}), of this machine" in refused.stderr
     assert best("best", "--device", "97").exit_code == 2, "a number is no part of a name"
     missing = filled.parent / "none.sqlite3"
-    assert call("--database", missing, "best", "--device", "nosuch").stderr == nothing_at(missing)
+    monkeypatch.setenv("MMSBGEN_DATABASE_URL", str(missing))
+    assert call("best", "--device", "nosuch").stderr == nothing_at(missing)
 
 
 def nothing_at(path: Path) -> str:
@@ -358,6 +362,11 @@ def test_the_suffix_says_the_format_of_an_export(filled: Path, tmp_path: Path) -
 
     assert begin("e.jsonl") == begin("named") == begin("f.json", "--format", "jsonl")
     assert "results" in json.loads(begin("e.json"))
+    refused = call("--database", filled, "export", tmp_path / "e.xls.gz")
+    assert (refused.exit_code, "has the suffix .xls: write to .jsonl, .json or .csv" in refused.stderr) == (2, True)
+    refused = call("--database", filled, "export", tmp_path / "no.jsonl", "--csv")
+    assert (refused.exit_code, "write to a .csv file, or leave --csv out" in refused.stderr) == (2, True)
+    assert not {"e.xls.gz", "no.jsonl"} & set(os.listdir(tmp_path))
     rows = list(csv.DictReader(io.StringIO(begin("e.csv.gz"))))
     assert len(rows) == 5
     assert rows[0]["device"] in ("H200", "H[bold]100")
@@ -367,7 +376,9 @@ def test_the_suffix_says_the_format_of_an_export(filled: Path, tmp_path: Path) -
 
 def test_what_moved_is_told_as_json_and_as_csv(filled: Path, tmp_path: Path) -> None:
     file = tmp_path / "e.jsonl"
-    for number, words in enumerate((["export", file], ["import", file], ["merge", filled])):
+    call("--database", filled, "export", file)
+    table = tmp_path / "e.csv"
+    for number, words in enumerate((["export", table], ["import", file], ["merge", filled])):
         database = filled if words[0] == "export" else tmp_path / f"other{number}.sqlite3"
         as_csv = list(csv.DictReader(io.StringIO(call("--database", database, *words, "--csv").stdout)))
         told = json.loads(call("--database", database, *words, "--json").stdout)
@@ -446,16 +457,31 @@ def test_import_of_a_malformed_file_makes_no_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [*ALL_QUERIES, "explain"])
-def test_without_a_database_all_is_empty_and_nothing_is_made(tmp_path: Path, command: str) -> None:
+def test_without_a_database_all_is_empty_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     path = tmp_path / "none" / "t.sqlite3"
+    monkeypatch.setenv("MMSBGEN_DATABASE_URL", str(path))
     # Of explain's kernel no records come with the package either.
     arguments = ["--kernel", "exchange_slots"] if command == "explain" else []
-    result = call("--database", path, command, "--json", *arguments)
+    result = call(command, "--json", *arguments)
     assert result.exit_code == 0
     assert json.loads(result.stdout) == []
     assert "mmsbgen tune" in result.stderr
-    assert call("--database", path, command, *arguments).stderr == nothing_at(path)
+    assert call(command, *arguments).stderr == nothing_at(path)
+    named = call("--database", path, command, *arguments)
+    assert (named.exit_code, f"there is no tuning database at {path}: name another" in named.stderr) == (2, True)
     assert not path.parent.exists()
+
+
+def test_numbers_of_problems_are_sorted_as_numbers(filled: Path, make: Any) -> None:
+    with open_store(filled) as store:
+        for width in (96, 8):
+            key = make.key(params={"width": width, "count": 4096, "dtype": "float32"})
+            store.add_trial(make.trial(key, config={"n": 1}, time=1e-3))
+    for words, expected in (((), [8, 96, 1024]), (("--sort", "-problem"), [1024, 96, 8])):
+        found = call("--database", filled, "best", "--device", "H200", "--json", *words).stdout
+        assert [row["problem"]["width"] for row in json.loads(found)] == expected
 
 
 def test_environment_names_the_database(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -468,6 +494,9 @@ def test_environment_names_the_database(filled: Path, monkeypatch: pytest.Monkey
     [
         (["best", "--json", "--csv"], "exclude each other"),
         (["best", "--problem", "width"], "write it as NAME=VALUE"),
+        (["best", "--problem", "k=100"], "did you mean K?"),
+        (["best", "--kernel", "update_fi"], "did you mean update_pi or update_phi?"),
+        (["bset"], "There is no command 'bset'; did you mean best?"),
         (["export", "x.jsonl", "--json", "--csv"], "exclude each other"),
         (["import", "x.jsonl", "--json", "--csv"], "exclude each other"),
         (["merge", "x.sqlite3", "--json", "--csv"], "exclude each other"),
@@ -481,10 +510,13 @@ def test_wrong_options(filled: Path, arguments: list[str], message: str) -> None
 
 @pytest.mark.parametrize("command", ["best", "trials", "quarantine", "export", "explain", "report"])
 @pytest.mark.parametrize("kernel", ["zzz", "nosuch/update_phi", "mmsb/gather", "rows/update_phi"])
-def test_a_kernel_that_nothing_has_is_refused_by_name(filled: Path, tmp_path: Path, command: str, kernel: str) -> None:
+def test_a_kernel_that_nothing_has_is_refused_by_name(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, kernel: str
+) -> None:
     out = {"export": [tmp_path / "out.jsonl"], "report": ["-o", tmp_path / "out"]}.get(command, [])
     for database in (filled, tmp_path / "none.sqlite3"):
-        result = call("--database", database, command, "--kernel", kernel, *out)
+        monkeypatch.setenv("MMSBGEN_DATABASE_URL", str(database))
+        result = call(command, "--kernel", kernel, *out)
         assert result.exit_code == 2
         message = result.stderr.splitlines()[-1]
         assert message.startswith(f"Error: --kernel {kernel!r}: there is no such kernel, and no record of one in ")

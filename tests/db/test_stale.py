@@ -187,6 +187,9 @@ def test_explain_says_what_a_run_on_a_device_would_use(tmp_path: Path, info: Any
     assert f"update_beta on {info.name} ({info.platform}) would use: block_size=4\n" in done.stderr
     assert f"tier architecture: no record for driver {info.driver}: nearest has driver 3.0+old" in done.stderr
     assert "expected loss not known" in done.stderr
+    assert "as by default" not in done.stderr, "of this kernel, K is the only size"
+    other = [*arguments[:3], "--kernel", "update_phi", "--on", "pocl", "--problem", "K=64"]
+    assert "\n  other sizes as by default: N=317080, m=" in CliRunner().invoke(db, other).stdout
     near = json.loads(done.stdout)[0]
     assert [d["part"] for d in near["differences"]] == ["driver"]
     here = key_of(info, SPEC, PROBLEM)
@@ -226,7 +229,7 @@ def test_explain_takes_the_problem_from_a_graph(tmp_path: Path, info: Any) -> No
     wrong = CliRunner().invoke(db, arguments)
     assert (wrong.exit_code, "goes with --on DEVICE" in wrong.stderr) == (2, True)
     table = tmp_path / "friends.csv"
-    table.write_text("person,friend,since\n" + "".join(f"a{n},b{n % 7},1999\n" for n in range(60)))
+    table.write_text("person,friend,since\n" + "".join(f"a{n},a{n % 7},1999\n" for n in range(60)))
     arguments = [*arguments[:-1], str(table), "--on", "pocl"]
     wrong = CliRunner().invoke(db, arguments)
     assert (wrong.exit_code, "name them: --graph-columns A,B" in wrong.stderr) == (2, True)

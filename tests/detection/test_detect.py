@@ -190,7 +190,10 @@ def test_the_summary_is_short(ring, tmp_path):
         r"\d+ of 30 vertices are in a community \(.*%\), each of them in \d\.\d\d on average\.", lines[2]
     )
     test = record["held_out"]["test"]
-    assert lines[3] == f"AUC of test pairs: {test['auc']:.3f} ± {test['auc_error']:.2g}."
+    assert (
+        lines[3]
+        == f"AUC of test pairs: {test['auc']:.3f} ± {test['auc_error']:.2g}, from {test['links']} held-out links."
+    )
     assert lines[-2] == f"Written to {out}: communities.txt, memberships.npz, run.json."
     assert all((out / name).exists() for name in lines[-2].rstrip(".").partition(": ")[2].split(", "))
     assert shlex.split(lines[-1]) == ["Next:", "mmsbgen", "report", str(out)], "a name with blanks is quoted"
@@ -301,12 +304,12 @@ def test_refusals_are_one_line_and_leave_nothing(ring, tmp_path, args, words):
 
 
 def test_a_state_that_does_not_fit_is_refused_with_the_numbers(ring, tmp_path, monkeypatch):
-    # Whatever this machine has: 100 MB, of which the rows of pi alone would take 250.
-    monkeypatch.setattr("mmsbgen.sampler.state.memory_needs.available_host_memory", lambda: (10**8, "a test"))
+    # Whatever this machine has: 10 MB, of which the rows of pi alone would take 31.
+    monkeypatch.setattr("mmsbgen.sampler.state.memory_needs.available_host_memory", lambda: (10**7, "a test"))
     monkeypatch.setattr(Sampler, "step", lambda self: pytest.fail("sampled a state that does not fit"))
-    result = cli(ring, "-k", 2**20, "--dtype", "float64", "-m", 30, "-o", tmp_path / "out", code=2)
+    result = cli(ring, "-k", 2**16, "--dtype", "float64", "-m", 30, "-o", tmp_path / "out", code=2)
     assert "does not fit" in result.stderr
-    assert "100 MB" in result.stderr
+    assert "10 MB" in result.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -314,6 +317,10 @@ def test_what_can_hardly_be_meant_is_said(ring, tmp_path):
     said = cli(ring, "-k", 31, "-n", 2, "--database", tmp_path / "none.sqlite3").stderr
     assert "K=31 is more than the graph's 30 vertices: some communities can only stay empty." in said
     assert f"There is no tuning database at {tmp_path / 'none.sqlite3'}" in said
+    said = cli(ring, "-k", 2**16 + 1, "-n", 2, code=2).stderr
+    assert "K=65537 is far more than the graph's 30 vertices: give at most 65536" in said
+    said = cli(ring, "-k", 30, "-n", 2, "--weights", "ignore").stderr
+    assert "`mmsbgen tune --graph GRAPH --weights ignore -k 30` may find a faster one" in said
     said = cli(ring, "-k", 30, "-n", 2).stderr
     assert "more than the graph's" not in said
     assert "There is no tuning database" not in said

@@ -71,16 +71,23 @@ def test_what_lies_in_the_way_of_one_file_keeps_all(ring, tmp_path):
     assert sorted(os.listdir(tmp_path / "o")) == ["checkpoint.npz", *RESULTS], "the chain is kept"
 
 
-def test_results_that_are_replaced_are_named(ring, tmp_path):
+def test_results_of_another_graph_are_kept(ring, tmp_path):
     out, other = tmp_path / "o", tmp_path / "square.txt"
     other.write_text("1 2\n2 3\n3 4\n4 1\n")
     assert "replaced" not in cli(ring, "-k", 3, "-n", 2, "-o", out).stderr
     record = json.loads((out / "run.json").read_text())
     (out / "report").mkdir()
     (out / "report" / "report.html").write_text("of the ring")
-    said = cli(other, "-k", 2, "-n", 2, "-o", out).stderr
-    when = record["finished"][:16].replace("T", " ")
-    assert f"The results in {out}, of ring from {when} UTC, will be replaced." in said
+    before = (out / "memberships.npz").read_bytes()
+    of_ring = f"ring from {record['finished'][:16].replace('T', ' ')} UTC"
+    said = cli(other, "-k", 2, "-n", 2, "-o", out, code=2).stderr
+    assert f"{out} has results of another graph, {of_ring}, which would be lost: name another folder" in said
+    with pytest.raises(InputError, match="--overwrite"):
+        mmsbgen.detect(other, 2, out=out, **FAST)
+    assert (out / "memberships.npz").read_bytes() == before
+    said = cli(ring, "-k", 2, "-n", 2, "-o", out).stderr
+    assert f"The results in {out}, of {of_ring}, will be replaced." in said
+    said = cli(other, "-k", 2, "-n", 2, "-o", out, "--overwrite").stderr
     assert f"{out / 'report'} shows the results before: make it anew by `mmsbgen report {out}`." in said
     assert json.loads((out / "run.json").read_text())["graph"]["name"] == "square"
 

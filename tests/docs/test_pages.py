@@ -29,11 +29,15 @@ FLEET = "needs several machines"
 DEVICES = "needs several devices"
 MINUTES = "takes minutes"
 SERVER = "needs a server and root"
+MEMORY = "depends on the machine's memory"
 STAYS = "goes on until it is stopped"
 #: The blocks that are not run, by page: first line and reason, in their order.
 NOT_RUN: dict[str, list[tuple[str, str]]] = {
     "README.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE), ("scripts/test", MINUTES)],
     "CONTRIBUTING.md": [("git clone <your fork> && cd mmsbgen", CLONE)],
+    "docs/how-to/large-graphs.md": [
+        ("mmsbgen detect tests/data/CA-GrQc.txt.gz -k 500000 --rows dense --dtype float64 2>&1 | grep Error", MEMORY)
+    ],
     "docs/how-to/serve-behind-nginx.md": [("mmsbgen serve --allow-host tuner.example.org", STAYS)],
     "docs/how-to/several-devices.md": [
         ("mmsbgen detect GRAPH -k 2000 --devices cuda:0,cuda:1 -o OUT", DEVICES),

@@ -189,6 +189,8 @@ def test_any_integers_in_blocks_of_any_size(
         (b"1 2 {}\n", ["line 1", "'{}'"]),
         (b"1 2\n3 4 5 6\n", ["line 2", "has 4 fields", "'5'"]),
         (b"1 2 3\n4\n5 6\n", ["line 1", "3 fields"]),
+        (b"import os\n\nprint('one two three')\nreturn\nx = 1\n", ["is no edge list: of its first 4 lines 1 are"]),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ["is not a graph file"]),
         (b"1 2\n3,4\n", ["line 2: '3,4' has one field", "mend the line"]),
         (b"1 2\n1, 2\n", ["'1,' has a separator at its end"]),
         (b"\xff\xfe1", ["begins as UTF-16 text"]),

@@ -144,7 +144,8 @@ def test_columns_decide(tmp_path: Path, content: str, columns: Any, expected: se
     [
         (("a", "c"), "no column 'c'"),
         ((0, 1), "no column '0'"),
-        ((1, 4), "no column '4'"),
+        ((1, 4), "no column '4': the table has 3 columns"),
+        ((2, 9), "no column '9': the table has 3 columns"),
         (("a", "a"), "name two"),
         (("a",), "name two"),
     ],
@@ -152,6 +153,16 @@ def test_columns_decide(tmp_path: Path, content: str, columns: Any, expected: se
 def test_columns_that_are_not_there(tmp_path: Path, columns: Any, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         load_edge_list(save(tmp_path, "g.csv", NUMBERS.to_csv()), columns)
+
+
+def test_columns_are_told_by_their_names(tmp_path: Path) -> None:
+    file = save(tmp_path, "g.csv", ",person a,person b,year\n0,ann,bob,7\n1,bob,cat,8\n")
+    told = r'no column .friend.; the first row has "", person a, person b, year; name two, such as --columns '
+    with pytest.raises(InputError, match=told + "'person a,person b'"):
+        load_edge_list(file, ("friend", "year"))
+    file = save(tmp_path, "g.csv", ",person a,person b,year\n" + "0,ann,bob,7\n1,bob,cat,8\n" * 5)
+    with pytest.warns(GraphWarning, match=r"the columns 'year' and 'person a' have no id in common"):
+        load_edge_list(file, ("year", "person a"))
 
 
 def test_other_encodings_are_read_as_latin_1_with_a_warning(tmp_path: Path) -> None:

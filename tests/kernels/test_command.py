@@ -79,7 +79,7 @@ def test_what_does_not_go_with_the_default_is_adjusted(options: str, adjusted: s
         ("render update_phi --placement RRX", "placement=RRX is not one of THREAD"),
         ("render update_phi --set nothing=1", "no axis 'nothing'; it has placement"),
         ("render draws --team item", "draws has no axis 'team'; it has block_size"),
-        ("render update_ph", "did you mean update_phi?"),
+        ("render update_ph", "did you mean update_phi or update_pi? --list has them all"),
         ("render", "name a kernel: draw_stars, sample_partners, update_phi"),
         ("render update_phi -k 0", "K=0 is outside 1 to"),
         ("render update_phi -p K", "write NAME=VALUE"),

@@ -355,6 +355,14 @@ def test_a_folder_that_cannot_be_written_is_named(small_run: Run, tmp_path: Path
     assert (done.exit_code, "name another folder with -o" in done.output) == (2, True), done.output
 
 
+def test_pictures_of_the_report_before_go(run: Run, small_run: Run, tmp_path: Path) -> None:
+    called(run[0], "-o", tmp_path)
+    (tmp_path / "mine.png").write_text("of the user")
+    names = json.loads(called(small_run[0], "-o", tmp_path, "--json").stdout)["pictures"]
+    assert "held-out" not in names
+    assert {path.stem for path in tmp_path.iterdir()} == {*names, "report", "mine"}
+
+
 def test_a_report_is_written_whole_or_not_at_all(small_run: Run, tmp_path: Path) -> None:
     """What the last of its files cannot be put over keeps all of them away."""
     (tmp_path / "report.html").mkdir()

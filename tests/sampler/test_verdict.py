@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 
 import networkx
@@ -270,7 +270,8 @@ def test_what_the_tests_decide(ranked, compared, excess, kind):
 
 
 def test_a_sentence_names_what_shows_the_structure():
-    assert "in 70% of cases" in decided(CLEAR, None, 0.0).sentence
+    assert "in 70% of cases, the model ranks a held-out link above" in decided(CLEAR, None, 0.0).sentence
+    assert "ranks one of 40 held-out links above" in decided(replace(CLEAR, links=40), None, 0.0).sentence
     assert "second eigenvalue 0.42, there 0.30" in decided(FEW, OUTSTANDING, 0.0).sentence
     assert "these communities hardly show it" in decided(FEW, OTHER, 0.0).sentence
     assert "modularity 0.42, there 0.30" in decided(CHANCE, PARTS, 0.0).sentence

@@ -324,7 +324,7 @@ def test_it_ends_in_an_orderly_way_while_followed(tmp_path: Path, number: int) -
     ],
 )
 def test_wrong_options(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
-    command = ["serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), *options]
+    command = ["serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), "--port", "0", *options]
     done = CliRunner().invoke(main, command)
     assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
@@ -342,6 +342,7 @@ def test_a_port_that_is_taken_is_said(sqlite_service: Service, tmp_path: Path) -
     command = [*COMMAND, "serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), "--port", port]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, "cannot listen on 127.0.0.1" in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == [], "no token, lock or database"
 
 
 @pytest.mark.slow

@@ -224,6 +224,11 @@ def test_a_missing_token_is_said_in_words_and_a_given_one_is_kept(page: Page) ->
     page.keyboard.type("not-the-token-of-it")
     page.get_by_role("button", name="Find communities").click()
     expect(page.get_by_role("alert")).to_contain_text("does not take this token")
+    page.get_by_label("Communities (K)").fill("7")
+    page.get_by_label("Token").press("Enter")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_label("Communities (K)")).to_have_value("7")
+    assert page.get_by_label("Graph").evaluate("input => input.files.length") == 1
     page.reload()
     expect(page.get_by_label("Token")).to_have_value("not-the-token-of-it")
 
@@ -267,11 +272,15 @@ def test_a_log_gets_no_token(tmp_path: Path) -> None:
 
 def test_what_the_service_refuses_is_said(page: Page, tmp_path: Path) -> None:
     bad = tmp_path / "graph.txt"
-    bad.write_text("one two three\nfour\n")
+    bad.write_text("one,two,three\n1,2,3\n")
     page.goto("/#communities")
     page.get_by_label("Graph").set_input_files(bad)
     page.get_by_role("button", name="Find communities").click()
-    expect(page.get_by_role("alert")).to_contain_text("line")
+    expect(page.get_by_role("alert")).to_contain_text("name them: columns=A,B")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_label("Columns").fill("one,two")
+    page.get_by_role("button", name="Find communities").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("graph, K\u00a0=\u00a0auto")
     page.goto(f"/#job/{'0' * 32}")
     expect(page.get_by_role("alert")).to_contain_text("0" * 32)
 

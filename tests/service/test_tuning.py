@@ -146,7 +146,7 @@ def test_a_device_is_known_from_its_first_records_on(service: Service, client: h
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"kernel": "update_pj"}, "mmsb has no kernel 'update_pj'; it has"),
+        ({"kernel": "update_pj"}, "mmsb has no kernel 'update_pj'; did you mean update_pi"),
         ({"kernel": "update_pi", "family": "os"}, "no family 'os'"),
         ({"kernel": "update_pi", "problem": "K=0"}, "K=0 is outside 1 to"),
         ({"kernel": "update_pi", "problem": "K=nan"}, "K='nan' is not an integer"),

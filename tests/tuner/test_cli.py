@@ -38,7 +38,10 @@ def call(*words: str) -> Result:
         ("--device fake -p K", "write it as NAME=VALUE"),
         ("--device fake -p K=32 -p K=33", "--problem K=32 and K=33: give K one value"),
         ("--device fake --fix vector_width=1 --fix vector_width=2", "--fix vector_width=1 and vector_width=2: give"),
+        ("--device fake --graph nowhere.txt -k 3 -p K=5", "-k 3 and --problem K=5 both give the number"),
         ("--device fake -p colour=3", "no parameter 'colour'"),
+        ("--device fake -p k=3", "no parameter 'k'; did you mean K?"),
+        ("--device fake --kernel update_fi", "no kernel 'update_fi'; did you mean update_pi or update_phi?"),
         ("--device fake --fix colour=3", "no such axis"),
         ("--device fake --kernel update_phi --fix vector_width=3", "the values are 1, 2, 4, 8, 16"),
         ("--device fake --budget-trials 0", "0 is not in the range x>=1"),
@@ -145,11 +148,11 @@ _SCATTERED = (0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.5)
     ("times", "said"),
     [
         (([1.0] * 9, [1.2] * 9), "20.0% ± 0.0% faster than the next in 9 rounds: rival"),
-        (([1.0] * 9, [1.005, 0.995] * 4 + [1.001]), "the simplest of 2 that cannot be told apart; "),
-        (([1.0] * 9, _SCATTERED), "the fastest of 2 that cannot be told apart, none of the others within 1 % of it; "),
+        (([1.0] * 9, [1.005, 0.995] * 4 + [1.001]), "2 finalists cannot be told apart; this is the simplest of them. "),
+        (([1.0] * 9, _SCATTERED), "2 finalists cannot be told apart; this is the fastest by more than 1 %. "),
         (
             ([1.0] * 9, [1.005, 0.995] * 4 + [1.001], _SCATTERED),
-            "the simplest of 2 within 1 % of the fastest, of 3 that cannot be told apart; ",
+            "3 finalists cannot be told apart; this is the simplest of the 2 within 1 % of the fastest. ",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.detection import detect
+from mmsbgen.export.run_folder import graph_of_run
 from mmsbgen.sampler.saved import checkpoint
 from mmsbgen.worker import detection_job, tuning_job
 from mmsbgen.worker.task import StoppedError, Task
@@ -65,6 +66,8 @@ def test_a_detection_takes_the_options_of_the_sampler() -> None:
         ({"n_communities": 5, "top": True}, "top=True"),
         ({"n_communities": 5, "name": ""}, "name=''"),
         ({"n_communities": 5, "name": 7}, "name=7"),
+        ({"n_communities": 5, "columns": ["a", "b"]}, "columns=.* must be a text"),
+        ({"n_communities": 5, "weights": "some"}, "weights='some'"),
         ({"n_communities": 5, "mini_batch": "nope"}, "nope"),
         ({"n_communities": 5, "mini_batch": {}}, "mini.batch|wrong type"),
         ({"n_communities": 5, "dtype": []}, "dtype"),
@@ -106,6 +109,7 @@ def test_a_tune_takes_what_the_command_does() -> None:
         ({"kernels": [["x"]]}, "no kernel"),
         ({"problem": {"Q": 1}}, "no parameter 'Q'"),
         ({"problem": {"K": "x"}}, "K='x'"),
+        ({"problem": {"N": 4000, "m": 4096}}, "m of at most 4000"),
         ({"problem": [1]}, "must be a mapping"),
         ({"fixed": {"colour": [1]}}, "colour: no such axis"),
         ({"fixed": {"vector_width": [3]}}, "vector_width=3"),
@@ -172,6 +176,19 @@ def test_a_job_that_is_stopped_while_the_disk_is_full_is_given_back(
         detection_job.run(replace(task, checkpoint_seconds=0.0), told)
     assert told.checkpoints == [tmp_path / "checkpoint.npz"]
     assert any("no space left" in text for text in told.messages)
+
+
+@pytest.mark.opencl
+def test_a_detection_reads_the_columns_that_it_is_told(tmp_path: Path, pocl_device: Device) -> None:
+    graph = tmp_path / "g"
+    rows = [f"{year},{a},{(a + step) % 30},{year}\n" for year in (1, 2) for a in range(30) for step in (1, 2)]
+    graph.write_text("".join(["year,who,whom,times\n", *rows]))
+    payload = {"n_communities": 3, "iterations": 2, "columns": "who,whom,times", "weights": "threshold=2"}
+    task = Task("detect", payload, tmp_path, {"graph": graph}, device="pocl", database=str(tmp_path / "t.sqlite3"))
+    done = detection_job.run(task, Told())
+    assert (done.result["graph"]["vertices"], done.result["graph"]["links"]) == (30, 60)
+    found, why = graph_of_run(tmp_path, done.outputs["graph"])
+    assert (found is not None, why) == (True, "")
 
 
 @dataclass

@@ -221,13 +221,15 @@ def export_(
     output = Output(as_json, as_csv)
     if chains and most is None:
         raise click.UsageError("--chain needs --best")
+    form = form or formats.form_of(file)
+    if as_csv and form != "csv":
+        raise InputError(f"--csv and {file} in the format {form}: write to a .csv file, or leave --csv out")
     with reading(ctx) as store:
         bundle, marks = picked_bundle(store, kernel, device, problem), marks_of(store)
     if most is not None:
         bundle = best_records(bundle, most, chains)
     if not with_host:
         bundle = formats.anonymous(bundle)
-    form = form or ("csv" if file.name.lower().removesuffix(".gz").endswith(".csv") else formats.form_of(file))
     if form == "csv":
         from mmsbgen.base.atomic_files import write_packed
         from mmsbgen.cli.db import printed_rows as rows

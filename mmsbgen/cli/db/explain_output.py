@@ -29,6 +29,10 @@ def would_use(
     key = key_of(info, found.kernel(name), asked)
     click.echo(f"{name} on {info.name} ({info.platform}) would use: {describe(selection.config)}", err=to_stderr)
     click.echo(f"  tier {selection.tier}: {why(selection)}", err=to_stderr)
+    sizes = {n: x for n, x in key.problem.params.items() if isinstance(x, int) and n not in problem}
+    if sizes:
+        told = ", ".join(f"{size}={value}" for size, value in sizes.items())
+        click.echo(f"  {'other sizes' if problem else 'sizes'} as by default: {told}", err=to_stderr)
     for failure in store.quarantined(family=key.kernel.family, kernel=name):
         if failure.key == key:
             click.echo(shown(f"  quarantined here: {describe(failure.config)} ({failure.reason})"), err=to_stderr)

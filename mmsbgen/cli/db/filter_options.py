@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, did_you_mean
 from mmsbgen.cli.shared.common import pairs
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def checked_kernel(store: Store, kernel: str | None) -> str | None:
         return kernel
     there = [*sorted(name for _, name in ours), *sorted(f"{of}/{name}" for of, name in recorded - ours)]
     raise InputError(
-        f"--kernel {kernel!r}: there is no such kernel, and no record of one in {store.location}; "
-        f"there are {', '.join(there)}"
+        f"--kernel {kernel!r}: there is no such kernel, and no record of one in {store.location}"
+        f"{(not family and did_you_mean(kernel, there)) or '; there are ' + ', '.join(there)}"
     )
 
 
@@ -84,7 +84,7 @@ def checked_parameters(store: Store, texts: Sequence[str]) -> dict[str, Any]:
     for name, value in found.items():
         if name not in known:
             raise InputError(
-                f"--problem {name}={value}: there is no such parameter, and no record with it in {store.location}; "
-                f"there are {', '.join(known)}"
+                f"--problem {name}={value}: there is no such parameter, and no record with it in {store.location}"
+                f"{did_you_mean(name, known) or '; there are ' + ', '.join(known)}"
             )
     return found

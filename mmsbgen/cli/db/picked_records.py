@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters
@@ -63,10 +64,18 @@ def none(store: Store, otherwise: str = "") -> str:
 
 
 def reading(ctx: click.Context) -> Store:
-    """Open the database read-only; print a note on standard error if there is none."""
+    """Open the database read-only; print a note on standard error if there is none.
+
+    Raises ``InputError`` if there is none where the command line says.
+    """
     from mmsbgen.db.store.tuning_store import open_store
 
     store = open_store(ctx.obj, read_only=True)
+    group = ctx.parent
+    if store.missing and group is not None and group.get_parameter_source("database") is ParameterSource.COMMANDLINE:
+        raise InputError(
+            f"there is no tuning database at {store.location}: name another with --database, or leave it out"
+        )
     if store.missing and not is_quiet(ctx):
         click.echo(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.", err=True)
     return store

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-from mmsbgen.cli.printing.output_options import Column
+from mmsbgen.cli.printing.output_options import Column, place_of
 from mmsbgen.cli.shared.common import of_roof, seconds
 from mmsbgen.db.records.nearness import Difference, phrase
 from mmsbgen.db.records.ranking import by_key, candidate, cost, of_newest_programs, ranked
@@ -212,7 +212,7 @@ def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "tim
             worked = {trial.config_digest for trial in found if trial.status == "ok"}
             row |= {"worked": len(worked), "quarantined": marks.failures(found[0].key)}
             rows.append({c.field: row[c.field] for c in BEST})
-    return sorted(rows, key=lambda r: (r["backend"], r["device"], r["platform"], r["kernel"], str(r["problem"])))
+    return sorted(rows, key=lambda r: (r["backend"], r["device"], r["platform"], r["kernel"], place_of(r["problem"])))
 
 
 def device_rows(devices: Iterable[DeviceRecord], roofs: Iterable[RoofRecord]) -> Rows:

@@ -128,6 +128,15 @@ def show(
         click.echo(shown(empty), err=True)
 
 
+def place_of(value: Any) -> Any:
+    """A key that sorts numbers as numbers, before texts, also within mappings and lists."""
+    if isinstance(value, Mapping):
+        return 2, [(name, place_of(one)) for name, one in value.items()]
+    if isinstance(value, list | tuple):
+        return 3, [place_of(one) for one in value]
+    return (0, value) if isinstance(value, int | float) else (1, str(value))
+
+
 def _print(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
     width = output_width()
     titles = {column.title or column.field: column for column in columns}
@@ -155,13 +164,8 @@ def _column(columns: Sequence[Column], name: str, option: str) -> Column:
 
 
 def _sorted(rows: Sequence[dict[str, Any]], columns: Sequence[Column], name: str) -> Sequence[dict[str, Any]]:
-    """The rows by a column, without values last; texts and other values by their text."""
+    """The rows by a column, without values last."""
     field = _column(columns, name.removeprefix("-"), "--sort").field
     valued = [row for row in rows if row[field] is not None]
-    numbers = all(isinstance(row[field], int | float) for row in valued)
-
-    def key(row: dict[str, Any]) -> Any:
-        return row[field] if numbers else row[field] if isinstance(row[field], str) else json.dumps(row[field])
-
-    found = sorted(valued, key=key, reverse=name.startswith("-"))
+    found = sorted(valued, key=lambda row: place_of(row[field]), reverse=name.startswith("-"))
     return [*found, *(row for row in rows if row[field] is None)]

@@ -9,6 +9,7 @@ import click
 
 from mmsbgen.base.id_text import plain, plural
 from mmsbgen.cli.shared.common import print_table, seconds
+from mmsbgen.sampler.diagnostics.verdict import FEW_LINKS
 from mmsbgen.sampler.options.options import FEWEST_TEST_LINKS, TEST_SHARE
 from mmsbgen.sampler.saved.result_folder import FILES, GRAPH_FILE
 
@@ -45,7 +46,8 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
     else:
         click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
     if test is not None:
-        click.echo(f"AUC of test pairs: {auc_text(test, 3)}{_error(test['auc_error'])}.")
+        few = f", from {plural(test['links'], 'held-out link')}" if test["links"] < FEW_LINKS else ""
+        click.echo(f"AUC of test pairs: {auc_text(test, 3)}{_error(test['auc_error'])}{few}.")
     converged = record["convergence"]["text"]
     if verbose or not converged.startswith("Converged"):
         click.echo(converged)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from contextlib import ExitStack
@@ -77,7 +76,7 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
     "Results",
     declared_flags(ResultOptions),
     expert(click.option("--whole", is_flag=True, help="Write all of pi.")),
-    expert(click.option("--overwrite", is_flag=True, help="Replace unfinished runs and files of others too.")),
+    expert(click.option("--overwrite", is_flag=True, help="Replace unfinished runs and other graphs' results.")),
     json_option("Print the run record instead of a summary."),
 )
 @grouped(
@@ -224,14 +223,10 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
 def _interrupted(found: Detection, graph: Path, reading: ReadingOptions) -> None:
     done = f"Interrupted after iteration {found.record['iterations']}."
     where = found.checkpoint
-    flags = "".join(
-        f" --{name} {shlex.quote(','.join(value) if isinstance(value, list) else value)}"
-        for name, value in reading.given().items()
-    )
     click.echo(
         f"{done} There is no checkpoint, as no folder was given with -o."
         if where is None
-        else shown(f"{done} Go on with: mmsbgen detect {graph}{flags} --resume {where} -o {where.parent}"),
+        else shown(f"{done} Go on with: mmsbgen detect {graph}{reading.flags()} --resume {where} -o {where.parent}"),
         err=True,
     )
     sys.exit(INTERRUPTED)

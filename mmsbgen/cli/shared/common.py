@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.errors import InputError, MmsbgenError, did_you_mean
 from mmsbgen.cli.shared.console import shown
 
 #: The exit code of a command that Ctrl-C has ended.
@@ -93,6 +93,9 @@ class MmsbgenGroup(click.Group):
         """The named command, with defaults from the environment and the configuration file."""
         from mmsbgen.cli.shared.configuration import apply
 
+        unknown = not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None
+        if unknown and (near := did_you_mean(args[0], self.list_commands(ctx))):
+            ctx.fail(f"There is no command {args[0]!r}{near}")
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None:
             apply(ctx, name, command)

@@ -21,10 +21,18 @@ _ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
 """Addresses of Dask workers."""
 
 
+_SUFFIXES = {".jsonl": "jsonl", ".json": "t4", ".csv": "csv", "": "jsonl"}
+
+
 def form_of(path: Path) -> str:
-    """The format that a name's suffix stands for: ``t4`` for .json, else JSON lines; .gz is left out of account."""
-    name = path.name.lower().removesuffix(".gz")
-    return "t4" if name.endswith(".json") else "jsonl"
+    """The format that a name's suffix stands for, JSON lines without any; .gz is left out of account.
+
+    Raises ``InputError`` for another suffix.
+    """
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix not in _SUFFIXES:
+        raise InputError(f"{path} has the suffix {suffix}: write to .jsonl, .json or .csv, or give the --format")
+    return _SUFFIXES[suffix]
 
 
 def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:

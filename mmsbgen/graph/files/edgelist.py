@@ -55,13 +55,19 @@ _ISOLATED = re.compile(rb"solated (?:nodes|vertices)[^:\n]*:([^\n]*)")
 #: Comments and blank lines before the first link.
 _COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 _LINE = re.compile(rb"[^\n]+")
+_NEIGHBOURS = (
+    "If each line is a vertex and its neighbours, give --format adjlist; if the file is METIS's, --format metis "
+    "(format='...' in Python)"
+)
 Result = TypeVar("Result")
 
 
-def load_edge_list(path: str | os.PathLike[str], columns: Sequence[Any] | None = None) -> Graph:
+def load_edge_list(
+    path: str | os.PathLike[str], columns: Sequence[Any] | None = None, weights: str | None = None
+) -> Graph:
     """Read an edge list (module docstring) or a table of links into a :class:`~mmsbgen.graph.Graph`.
 
-    ``columns`` are as in :class:`~mmsbgen.graph.reading_options.ReadingOptions`.
+    ``columns`` and ``weights`` are as in :class:`~mmsbgen.graph.reading_options.ReadingOptions`.
 
     Self-loops and repeated links are dropped and counted in ``Graph.report``.  If every link is listed in both
     directions, one duplicate per link is counted.  If only some are, the file is probably directed: direction is
@@ -73,7 +79,7 @@ def load_edge_list(path: str | os.PathLike[str], columns: Sequence[Any] | None =
     """
     file = Path(path)
     with stage(f"reading {file.name}", unit="B") as told:
-        return graph_of_text(file, read_graph_bytes(file), ReadingOptions(columns=columns), told)
+        return graph_of_text(file, read_graph_bytes(file), ReadingOptions(columns=columns, weights=weights), told)
 
 
 def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) -> Graph:
@@ -202,8 +208,8 @@ def _checked_blocks(
     done, lines_before = 0, 0
     for block, bad, result in side_by_side(lambda ends: parsed(*ends), _block_ends(text)):
         if bad is not None:
-            line, widths = block.text.split(b"\n")[bad], set(np.bincount(block.lines).tolist()) - {0}
-            raise _wrong_line(file, lines_before + bad + 1, block.line(bad), line, widths)
+            line, counts = block.text.split(b"\n")[bad], np.bincount(block.lines)
+            raise _wrong_line(file, lines_before + bad + 1, block.line(bad), line, counts[counts > 0])
         yield block, cast(Result, result)
         done, lines_before = done + len(block.text), lines_before + block.n_lines
         told.tell(done, len(text))
@@ -217,16 +223,20 @@ def _block_ends(text: bytes) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, widths: set[int]) -> InputError:
-    where = f"{file}, line {number}: {_show(line.strip())}"
+def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, counts: Int64Array) -> InputError:
+    """The error of a line with ``fields``, among lines with ``counts`` ``[L]`` of fields."""
+    where, widths = f"{file}, line {number}: {_show(line.strip())}", np.unique(counts)
+    pairs = int((counts == 2).sum())
+    if len(widths) > 2 and 2 * pairs < len(counts) and not all(map(INTEGER.fullmatch, fields)):
+        return InputError(
+            f"{file} is no edge list: of its first {len(counts)} lines {pairs} are two ids, and line {number} is "
+            f"{_show(line.strip())}. {_NEIGHBOURS}"
+        )
     if len(fields) == 1:
         return InputError(f"{where} has one field; a link is two ids separated by a tab or spaces: mend the line")
     found = f"{where} has {len(fields)} fields, and a link has two; the third, {_show(fields[2])},"
     if len(widths) > 1:
-        return InputError(
-            f"{found} is on this line and not on all: mend the line. If each line is a vertex and its neighbours, give "
-            "--format adjlist; if the file is METIS's, --format metis (format='...' in Python)"
-        )
+        return InputError(f"{found} is on this line and not on all: mend the line. {_NEIGHBOURS}")
     return InputError(
         f"{found} may be a weight. Say which columns are the two ends: --columns A,B with numbers from 1 on, or A,B,W "
         "with that of the weights (columns=(A, B) in Python)"

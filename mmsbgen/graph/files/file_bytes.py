@@ -137,7 +137,9 @@ def _as_utf8(file: Path, raw: bytes) -> bytes:
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in raw:
         line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
-        raise InputError(f"{file}, line {line}: byte 0x00, which no text has; give an edge list, plain or gzip")
+        raise InputError(
+            f"{file} is not a graph file; line {line}: byte 0x00, which no text has; give an edge list, plain or gzip"
+        )
     if raw.isascii():
         return raw
     try:

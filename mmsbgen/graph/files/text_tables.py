@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -39,6 +40,8 @@ _ATTRIBUTES = re.compile(r"\S+\s+\S+\s+\{.*\}")
 _EXCEL = re.compile(r"sep=([,;|\t])\r?\n")
 _SAMPLE_LINES = 200
 _SHOWN_ROWS = 3
+#: Rows of fewer links may have no id in common by chance.
+_FEW_ROWS = 10
 
 Row = list[str]
 
@@ -115,6 +118,9 @@ def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tupl
     if mixed is not None:
         raise InputError(f"{mixed!r} in one column is several numbers; separate all columns by the same sign. {shown}")
     _need_ids(body, ends)
+    if reading.columns is not None and len(body) >= _FEW_ROWS and set(first).isdisjoint(second):
+        named = " and ".join(f"{_cut(str(column))!r}" for column in reading.columns[:2])
+        warn_user(f"the columns {named} have no id in common: are they the two ends of a link?", GraphWarning)
     return first, second, kept
 
 
@@ -255,7 +261,13 @@ def _named_columns(rows: list[Row], columns: Sequence[Any], shown: str) -> tuple
             warn_user(f"the first row, {pairs[0]}, is read as a link; if it is a header, give its names", GraphWarning)
         return int(header is True), tuple(at)
     odd = next((end for end in ends if names.count(end) != 1 and end not in numbers), ends[0])
-    raise InputError(f"there is no column {odd!r}, or several; the first row has {', '.join(names)}. {shown}")
+    if all(end.isdecimal() for end in ends):
+        raise InputError(f"there is no column {odd!r}: the table has {len(names)} columns. {shown}")
+    several = f"there are several columns {odd!r}" if odd in names else f"there is no column {odd!r}"
+    there = ", ".join(_cut(name) or '""' for name in names)
+    usable = [name for name in names if name and "," not in name and names.count(name) == 1][:2]
+    such = f"; name two, such as --columns {shlex.quote(','.join(usable))}" if len(usable) == 2 else ""
+    raise InputError(f"{several}; the first row has {there}{such}. {shown}")
 
 
 def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingOptions) -> NDArray[np.bool_] | None:

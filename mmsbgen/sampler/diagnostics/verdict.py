@@ -27,6 +27,8 @@ from mmsbgen.sampler.diagnostics.state_rows import row_source
 
 #: Sets of swapped pairs, and rounds of swaps between two of them; a round proposes a swap for every pair.
 _SETS, _ROUNDS = 199, 2
+#: Fewer held-out links than these are told with what they show.
+FEW_LINKS = 100
 #: Most held-out links that are tested, and most multiplications for the scores of all pairs of their ends.
 _MOST_TESTED, _MULTIPLICATIONS = 2048, 1 << 35
 #: Fewest held-out links that show structure by themselves, and the standard deviations that this takes: by chance 7 in
@@ -197,9 +199,10 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Rewired | None) -> str:
         )
     what = "Structure found" if kind == "found" else "Structure found, but weak"
     if ranked is not None:
+        link = f"one of {ranked.links} held-out links" if ranked.links < FEW_LINKS else "a held-out link"
         return (
-            f"{what}: in {ranked.auc:.0%} of cases, the model ranks a held-out link above a link of a random "
-            "graph with the same degrees (chance: 50%)."
+            f"{what}: in {ranked.auc:.0%} of cases, the model ranks {link} above a link of a random graph with the "
+            "same degrees (chance: 50%)."
         )
     assert compared is not None
     shown = "" if kind == "found" else ", but these communities hardly show it"

@@ -37,6 +37,16 @@ def keep_foreign(folder: Path, remedy: str = "name another folder, or give it up
             )
 
 
+def keep_others(folder: Path, digest: str) -> None:
+    """Raise :class:`InputError` if there are results of a graph with another digest."""
+    record = record_in(folder)
+    if record is not None and record["graph"].get("digest") != digest:
+        raise InputError(
+            f"{folder} has results of another graph, {_named(record)}, which would be lost: name another folder with "
+            "-o, or give them up by --overwrite"
+        )
+
+
 def replaced(folder: Path, resumed: str | None) -> list[str]:
     """Messages on results in ``folder`` that the run will replace, and on an outdated report.
 
@@ -44,9 +54,13 @@ def replaced(folder: Path, resumed: str | None) -> list[str]:
     """
     record, said = record_in(folder), []
     if record is not None and record["graph"].get("digest") != resumed:
-        when = plain(record.get("finished", "an unknown date"))[:16].replace("T", " ")
-        name = plain(record["graph"].get("name") or "a graph")
-        said.append(f"The results in {folder}, of {name} from {when} UTC, will be replaced.")
+        said.append(f"The results in {folder}, of {_named(record)}, will be replaced.")
     if (folder / "report" / "report.html").exists():
         said.append(f"{folder / 'report'} shows the results before: make it anew by `mmsbgen report {folder}`.")
     return said
+
+
+def _named(record: dict[str, Any]) -> str:
+    """The graph of results, and when they were made."""
+    when = plain(record.get("finished", "an unknown date"))[:16].replace("T", " ")
+    return f"{plain(record['graph'].get('name') or 'a graph')} from {when} UTC"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +20,23 @@ class GraphFacts:
     warnings: tuple[str, ...]
 
 
-def graph_facts(path: Path) -> GraphFacts:
-    """Read an edge list.  Raises :class:`MmsbgenError` if it is not one."""
-    from mmsbgen.graph import load_edge_list
+#: How a message names options of reading: for Python in brackets, and the command line's.
+_FOR_PYTHON = re.compile(r" \((?:columns|weights)=(?:\([^()]*\)|[^()])* in Python\)")
+_FLAG = re.compile(r"--(columns|weights) ")
+
+
+def graph_facts(path: Path, columns: str | None, weights: str | None) -> GraphFacts:
+    """Read an edge list or a table.  Raises :class:`MmsbgenError`, in the API's words, if it is not one."""
+    from mmsbgen.graph import ReadingOptions, load_edge_list
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
-            graph = load_edge_list(path)
+            reading = ReadingOptions.of_text(columns, weights)
+            graph = load_edge_list(path, reading.columns, reading.weights)
         except MmsbgenError as error:
-            raise _unnamed(error, path) from None
+            text = str(_unnamed(error, path))
+            raise type(error)(_FLAG.sub(r"\1=", _FOR_PYTHON.sub("", text))) from None
     return GraphFacts(graph.n_vertices, graph.n_links, graph.digest, tuple(str(one.message) for one in told))
 
 

@@ -53,10 +53,10 @@ class Uploads:
         finally:
             path.unlink(missing_ok=True)
 
-    async def graph(self, path: Path) -> GraphFacts:
-        """Read an edge list.  Raises ``InputError`` if it is not one, ``HTTPException`` 413 if it is too large."""
+    async def graph(self, path: Path, columns: str | None, weights: str | None) -> GraphFacts:
+        """Read links.  Raises ``InputError`` if there are none, ``HTTPException`` 413 if it is too large."""
         limits = self._limits
-        facts: GraphFacts = await self._checked(graph_facts, path)
+        facts: GraphFacts = await self._checked(graph_facts, path, columns, weights)
         for what, count, most in (("vertices", facts.vertices, limits.vertices), ("links", facts.links, limits.links)):
             if count > most:
                 raise HTTPException(413, f"the graph has {count} {what}; at most {most} are taken here")

@@ -68,6 +68,10 @@ class DetectOptions(_model(Options, body=False), _model(ResultOptions, body=Fals
         default="auto", description="K, or 'auto' to let held-out pairs choose.", examples=[50]
     )
     name: Text | None = Field(default=None, description="Of the graph, for records.", examples=["CA-GrQc"])
+    columns: Text | None = Field(
+        default=None, description="Of a table, A,B or A,B,W: a link's two ends, and its weight.", examples=["1,2"]
+    )
+    weights: Text | None = Field(default=None, description="'ignore', or 'threshold=X' for links of weight X or more.")
     device: Text | None = Field(default=None, description="A part of the name of the device that is to do it.")
 
 

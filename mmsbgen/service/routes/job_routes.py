@@ -115,7 +115,7 @@ async def submit_detect(
     await asyncio.to_thread(_check_room, core, key)
     try:
         async with core.intake.unpacked(_graph_chunks(request), limits.graph) as path:
-            facts = await core.intake.graph(path)
+            facts = await core.intake.graph(path, options.columns, options.weights)
             packed = path.with_suffix(".gz")
             try:
                 await asyncio.to_thread(_pack, path, packed)

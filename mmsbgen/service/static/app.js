@@ -59,7 +59,9 @@ field.addEventListener("input", () => {
 });
 document.getElementById("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  show();
+  // What was entered into a form stays; its page has nothing else that waits for the token.
+  if (main.querySelector("form")) main.querySelectorAll("form .error").forEach((one) => one.remove());
+  else show();
 });
 kept();
 addEventListener("hashchange", () => {

@@ -18,23 +18,22 @@ export async function communitiesPage(main, signal, again = undefined) {
 
 function form(before) {
   const graph = el("input", { type: "file", required: true });
-  const k = el("input", { type: "number", min: 2, max: 4096, value: 20, required: true });
-  const auto = el("input", { type: "checkbox", id: "auto" });
-  auto.addEventListener("change", () => (k.disabled = auto.checked));
+  const k = el("input", { type: "number", min: 1, max: 4096, placeholder: "auto" });
   const name = el("input", { type: "text", maxlength: 200 });
+  const columns = el("input", { type: "text", maxlength: 200, placeholder: "found" });
+  const weights = el("input", { type: "text", maxlength: 200, placeholder: "none" });
   const iterations = el("input", { type: "number", min: 1, placeholder: "until it has settled" });
   const seed = el("input", { type: "number", min: 0, placeholder: "0" });
   const device = el("input", { type: "text", maxlength: 200, placeholder: "any" });
   graph.addEventListener("change", () => {
     name.value = (graph.files[0]?.name ?? "").replace(/(\.(txt|tsv|csv|edges|edgelist))?(\.gz)?$/i, "");
   });
-  const settings = { name, iterations, seed, device };
+  const settings = { name, columns, weights, iterations, seed, device };
   const kept = Boolean(before?.outputs.graph);
   if (before) {
     const given = { ...before.payload, device: before.device };
     for (const [key, control] of Object.entries(settings)) control.value = given[key] ?? "";
-    auto.checked = k.disabled = given.n_communities === "auto";
-    if (!auto.checked) k.value = given.n_communities;
+    k.value = given.n_communities ?? ""; // "auto" is no number, and leaves it empty
     graph.required = !kept;
   }
   const said = el("div", { "aria-live": "polite" });
@@ -43,12 +42,7 @@ function form(before) {
     "form",
     { class: "panel" },
     field("Graph", graph, kept ? `${title(before)}: its graph, unless you choose another` : "an edge list or a CSV of links, plain or .gz"),
-    el(
-      "div",
-      { class: "row" },
-      field("Communities (K)", k),
-      el("label", { class: "check", for: "auto" }, auto, "choose K by held-out pairs (slower)"),
-    ),
+    el("div", { class: "row" }, field("Communities (K)", k, "held-out pairs choose, if it is empty")),
     el(
       "details",
       { open: before !== null },
@@ -57,6 +51,8 @@ function form(before) {
         "div",
         { class: "row" },
         field("Name", name, "of the graph, for records"),
+        field("Columns", columns, "of a table: A,B or A,B,W"),
+        field("Weights", weights, "ignore, or threshold=X"),
         field("Iterations", iterations, "at most"),
         field("Seed", seed),
         field("Device", device, "a part of its name"),
@@ -70,7 +66,7 @@ function form(before) {
     // Options of a job of the API that the form does not show stay as they are.
     const others = Object.entries(before?.payload ?? {}).filter(([key]) => !(key in settings));
     const options = new URLSearchParams(others);
-    options.set("n_communities", auto.checked ? "auto" : k.value);
+    options.set("n_communities", k.value || "auto");
     for (const [key, control] of Object.entries(settings)) {
       if (control.value.trim()) options.set(key, control.value.trim());
     }
