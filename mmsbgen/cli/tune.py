@@ -385,8 +385,7 @@ def _progress(*, live: bool) -> Any:
 
 def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float) -> str:
     planned = min(report.budget or len(report.space.configs), len(report.space.configs))
-    done = len(report.trials)
-    parts = [f"{report.kernel} {done}/{planned}"]
+    parts = [f"{report.kernel} {(done := len(report.trials))}/{planned}"]
     if (best := report.best) is not None:
         rate = f"{best.gbps:.3g} GB/s, of the roof: {of_roof(report.roof_fraction)}"
         parts.append(f"best {seconds(best.median_s)}, {rate}")

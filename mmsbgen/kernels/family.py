@@ -304,7 +304,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class KernelFamily:
-    """A named set of kernels over one declared set of problem parameters.
+    """A set of kernels over one declared set of problem parameters.
 
     Attributes:
         row_bytes: Returns the bytes of the rows that the dominant kernel gathers at random, for the gather roof.
@@ -334,8 +334,7 @@ class KernelFamily:
 
     def problem(self, **values: object) -> Problem:
         """A checked problem of this family; raises :class:`InputError`."""
-        found = Problem.of(self.name, self.parameters, values)
-        if (reason := self.refusal(found)) is not None:
+        if reason := self.refusal(found := Problem.of(self.name, self.parameters, values)):
             raise InputError(reason)
         return found
 
