@@ -56,7 +56,9 @@ def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, cap
     real = device_moves._moves
     monkeypatch.setattr(device_moves, "_moves", lambda *given: used.append(1) or real(*given))
     links = io.BytesIO()
-    np.save(links, middling.training_links)
+    adjacency = middling.training_adjacency
+    for array in (middling.training_links, adjacency.offsets, adjacency.neighbours):
+        np.save(links, array)
     links.seek(0)
     (start,) = search_process.find(middling.graph.n_vertices, 5, 1, name, ["communities"], links)
     right = STARTS["communities"](middling, 5, 1)

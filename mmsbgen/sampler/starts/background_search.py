@@ -48,7 +48,9 @@ class StartSearch:
         self._process: ChildProcess | None = None
         try:
             with tempfile.TemporaryFile() as links:
-                np.save(links, split.training_links)
+                adjacency = split.training_adjacency
+                for array in (split.training_links, adjacency.offsets, adjacency.neighbours):
+                    np.save(links, array)
                 links.seek(0)
                 numbers = (split.graph.n_vertices, k, seed)
                 self._process = ChildProcess(

@@ -2,8 +2,8 @@
 
 DEVICE finds the moves of local moving; it is "-" for threads.
 
-It reads the training links ``[E, 2]`` from standard input in NumPy's file format and sends each start, as soon as it is
-found, to :class:`mmsbgen.sampler.starts.background_search.StartSearch`.
+It reads the training links ``[E, 2]`` and the arrays of their adjacency from standard input, in NumPy's file format.
+It sends each start, as soon as found, to :class:`mmsbgen.sampler.starts.background_search.StartSearch`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts.leiden import import_lightly, load
 from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start, communities
 
@@ -27,11 +28,12 @@ log = logging.getLogger(__name__)
 
 
 def find(n: int, k: int, seed: int, device: str, names: list[str], links: IO[bytes]) -> Iterator[Start]:
-    """The starts ``names`` of the graph of ``n`` vertices and the training ``links``; ``device`` finds moves."""
-    pairs = np.load(links)
+    """The starts ``names`` of a graph of ``n`` vertices; ``device`` finds moves, ``links`` is as for the program."""
+    pairs, offsets, neighbours = (np.load(links) for _ in range(3))
     graph = Graph(n, np.arange(n), pairs, LoadReport(len(pairs), 0, 0, 0, False, 0))
     none = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
     split = Split(graph, seed, graph.links, none, none)
+    vars(split)["training_adjacency"] = Adjacency(offsets, neighbours)
     for name in names:
         yield _on_device(device, name, split, k, seed) or STARTS[name](split, k, seed)
 
