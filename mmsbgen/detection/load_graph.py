@@ -52,7 +52,7 @@ def split_graph(graph: Graph, checked: CheckedRequest) -> Split:
     request, options = checked.request, checked.options
     k, n = options.n_communities, graph.n_vertices
     most = max(ALWAYS_TAKEN, 100 * n)
-    if not checked.k_auto and k > most:
+    if not checked.k_auto and checked.checkpoint is None and k > most:
         raise InputError(f"K={k} is far more than the graph's {plural(n, 'vertex', 'vertices')}: give at most {most}")
     parts = drawn_split(graph, options)
     if dropped := graph.report.dropped():

@@ -84,6 +84,8 @@ def built_chain(
         with ExitStack() as opened_samplers:
             sampler = Sampler(parts, options, runtime, fused, plan, team)
             opened_samplers.callback(sampler.close)
+            if sought is not None and sought.device is not None:
+                sought.use_device(runtime.kernel("best_labels", sampler.problem).config)
             _tell_configurations(sampler, request)
             yield BuiltChain(sampler, sought, tried, fused, opened_samplers, team)
 

@@ -114,8 +114,11 @@ def perform_update(request: UpdateRequest) -> Detection | None:
         request.on_message(f"{text[:1].upper()}{text[1:]}.")
     if not change.ends.size:
         request.on_message("No link changes, and the results stand.")
-        _copy(request)
+        _copy(request, record["graph"]["digest"])
         return None
+    if not (request.out.exists() and request.out.samefile(request.results)):
+        digests = record["graph"]["digest"], parts.graph.digest
+        result_folder.keep_others(request.out, *digests, remedy="name another folder with -o")
     for text in result_folder.replaced(request.out, record["graph"]["digest"]):
         request.on_message(text)
     options, info, rule = _options(record, before), find_device(request.device), record["rule"]
@@ -159,10 +162,11 @@ def _refuse_loss(request: UpdateRequest) -> None:
         raise InputError(f"{saved} belongs to the graph before the change: name another folder with -o, or remove it")
 
 
-def _copy(request: UpdateRequest) -> None:
+def _copy(request: UpdateRequest, digest: str) -> None:
     """Put the results as they are into the folder that was asked for."""
     if request.out.exists() and request.out.samefile(request.results):
         return
+    result_folder.keep_others(request.out, digest, remedy="name another folder with -o")
     with writable_folder(request.out), FileTransaction() as together:
         for name in (result_folder.GRAPH_FILE, *reversed(result_folder.FILES)):
             if (request.results / name).is_file():

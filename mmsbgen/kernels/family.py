@@ -390,8 +390,8 @@ class KernelFamily:
 
     @property
     def soft_parameters(self) -> frozenset[str]:
-        """Names of parameters in which two problems may differ and still share records."""
-        return frozenset(p.name for p in self.parameters if p.soft)
+        """Names of the parameters with choices in which two problems may differ and still share records."""
+        return frozenset(p.name for p in self.parameters if p.soft and p.choices)
 
 
 def ordered(arguments: Sequence[Argument], values: Mapping[str, Any]) -> list[Any]:

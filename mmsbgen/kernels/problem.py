@@ -21,7 +21,8 @@ class Parameter:
 
     Attributes:
         soft: Whether records with another value of this parameter may still be transferred, as it changes result or
-            time only a little.  An example is a mode of the arithmetic, but not a data type.
+            time only a little.  An example is a mode of the arithmetic, but not a data type.  Numbers count by their
+            distance.
         implicit: Whether a problem leaves the parameter out at its default.  This keeps the keys of records that are
             older than the parameter.
         weight: The contribution of a factor of e in a size to the distance between two problems.

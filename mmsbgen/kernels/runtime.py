@@ -250,6 +250,7 @@ def look_up_key(
         irrelevant=family.soft_parameters,
         modes=modes,
         weights=family.weights,
+        implied={p.name: p.default for p in family.parameters if p.implicit},
         carry=family.carried(name, traits),
         program=partial(program_digest, family),
     )

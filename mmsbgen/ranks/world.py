@@ -233,8 +233,9 @@ class World:
         for at in self._silent:
             since = waited - self._asked[at]
             raise LostRankError(f"{self.names[at]} has not answered for {since:.0f} s{self._where(at)}")
-        if self._busy and not self._computes and waited > max(_STUCK_S, _STUCK_TIMES * self._longest):
-            at = min(self._busy)
+        stuck = self.has_swept and waited > max(_STUCK_S, _STUCK_TIMES * self._longest)
+        if stuck and (self._computes or self._busy):
+            at = 0 if self._computes else min(self._busy)
             raise LostRankError(f"{self.names[at]} has computed for {waited:.0f} s{self._where(at)}")
 
     def _post(self, message: object, to: int, tag: int) -> None:

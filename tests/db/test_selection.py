@@ -88,6 +88,23 @@ def test_irrelevant_parameters_add_no_distance_but_are_not_exact(make: Any) -> N
     assert choose(index, make.key(params={"width": 64, "step": "split"}), irrelevant=["step"]).tier == "exact"
 
 
+def test_a_parameter_that_is_left_out_has_its_implied_value(make: Any) -> None:
+    """Records of a sparse graph are no nearer to a dense one for being faster, and old ones lack the parameter."""
+    index = Index.of_trials(
+        [
+            make.trial(make.key(params={"width": 64}), config={"for": "none"}, time=1.0),
+            make.trial(make.key(params={"width": 64, "degree": 48}), config={"for": 48}, time=8.0),
+        ]
+    )
+
+    def chosen(**more: int) -> Any:
+        return choose(index, make.key(params={"width": 64, **more}), implied={"degree": 6})
+
+    assert (chosen(degree=24).config, chosen(degree=24).tier) == ({"for": 48}, "problem")
+    assert chosen(degree=12).config == {"for": "none"}
+    assert (chosen().config, chosen().tier) == ({"for": "none"}, "exact")
+
+
 def test_exact_records_come_before_faster_ones_that_differ_in_irrelevant_parameters(
     memory: Store, make: Any, tmp_path: Path
 ) -> None:

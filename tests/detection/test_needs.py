@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mmsbgen.backends import find_device
 from mmsbgen.backends.opencl.opencl_device import OpenCLDevice
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.detection.detect import Request, perform
-from mmsbgen.detection.plan_chain import planned
+from mmsbgen.detection.plan_chain import planned, searching_device
 from mmsbgen.graph import as_graph, split
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import background_search
@@ -80,3 +82,26 @@ def test_what_does_not_fit_is_refused_before_starts_are_sought(events, monkeypat
     with pytest.raises(DeviceMemoryError, match="does not fit"):
         go(events)
     assert events == []
+
+
+def test_the_device_seeks_starts_only_with_room_beside_the_chain(monkeypatch):
+    path, info = as_graph([(vertex, vertex + 1) for vertex in range(3000)]), find_device("pocl")
+    parts = split(path, validation=0.01, seed=0)
+    plan = planned(parts, Options(5), info, Request({}))
+    enough = plan.needs.device_total + plan.needs.host_total + 2 * background_search.device_bytes(3001, 3000)
+    for room, device in ((enough, info.spec), (plan.needs.host_total, None)):
+        monkeypatch.setattr(memory_needs, "available_host_memory", lambda room=room: (room, "the limit of this test"))
+        assert searching_device(parts, info, plan) == device
+    gpu = replace(info, kind="gpu", global_memory=plan.needs.device_total)
+    assert searching_device(parts, gpu, plan) is None
+
+
+def test_a_large_graph_is_searched_on_the_device(events, monkeypatch):
+    """By the process, after the chain has what it needs; the start is that of threads."""
+    used = []
+    use = background_search.StartSearch.use_device
+    monkeypatch.setattr(
+        background_search.StartSearch, "use_device", lambda self, config: used.append(use(self, config))
+    )
+    go(events, options={"n_communities": 3, "iterations": 4, "start": "communities"})
+    assert len(used) == 1

@@ -16,6 +16,7 @@ from tests.sampler.test_local_moving import random_links
 from tests.sampler.test_sought import same
 
 pytestmark = pytest.mark.opencl
+CONFIG = {"team": "item", "slots": 64, "block_size": 16}
 
 
 def with_hubs(n: int, seed: int) -> Weighted:
@@ -32,7 +33,7 @@ def test_a_device_finds_the_labels_of_threads(opencl_device, seed):
     rng = np.random.default_rng(seed)
     graph = with_hubs(3000, seed)
     costs = rng.choice([5.0, 20.0], graph.volumes.size) / graph.ends.size
-    with on_device(opencl_device.info.spec) as mover:
+    with on_device(opencl_device.info.spec, CONFIG) as mover:
         found = coarsened(graph, costs, seed, mover=mover)
         labels, smaller = coarsened(graph, costs, seed)
         assert smaller.bits > 1
@@ -44,12 +45,12 @@ def test_a_device_finds_the_labels_of_threads(opencl_device, seed):
 
 def test_a_graph_without_links_has_no_moves(opencl_device):
     graph = Weighted.of(Adjacency.from_pairs(np.zeros((0, 2), np.int64), 4))
-    with on_device(opencl_device.info.spec) as mover:
+    with on_device(opencl_device.info.spec, CONFIG) as mover:
         assert moved(graph, 1.0, np.random.default_rng(0), mover=mover).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["pocl", "no such device"])
-def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, caplog, name):
+def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, name):
     monkeypatch.setattr(search_process, "MANY", 10)
     monkeypatch.setattr("mmsbgen.sampler.starts.start_methods.MANY", 10)
     used = []
@@ -60,8 +61,12 @@ def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, cap
     for array in (middling.training_links, adjacency.offsets, adjacency.neighbours):
         np.save(links, array)
     links.seek(0)
-    (start,) = search_process.find(middling.graph.n_vertices, 5, 1, name, ["communities"], links)
+    *warnings, start = search_process.find(
+        middling.graph.n_vertices, 5, 1, name, ["communities"], links, lambda: CONFIG
+    )
     right = STARTS["communities"](middling, 5, 1)
     assert same(start, right)
     assert bool(used) == (name == "pocl")
-    assert len(caplog.records) == (name != "pocl")
+    assert [text.split(",")[0] for text in warnings] == [
+        "vertices move in threads when starts are sought" for _ in range(name != "pocl")
+    ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program
-from mmsbgen.backends.opencl import compiler_caches, intel_runtime
+from mmsbgen.backends.opencl import compiler_caches, intel_runtime, programs
 from mmsbgen.backends.opencl.programs import POCL, built, context_of
 from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import (
@@ -153,6 +153,8 @@ class OpenCLDevice(Device):
         self.context = context_of(self.handle)
         profiling = pyopencl.command_queue_properties.PROFILING_ENABLE
         self.queue = pyopencl.CommandQueue(self.context, self.handle, properties=profiling)
+        self._closed = False
+        programs.opened()
 
     def pci_address(self) -> str | None:
         with contextlib.suppress(Exception):  # an NVIDIA extension; without it PyOpenCL raises various errors
@@ -240,6 +242,9 @@ class OpenCLDevice(Device):
     def _close(self) -> None:
         with contextlib.suppress(self.cl.Error):
             self.queue.finish()
+        if not self._closed:
+            self._closed = True
+            programs.closed()
 
 
 def _handle(buffer: Buffer) -> Any:

@@ -20,6 +20,24 @@ POCL = "Portable Computing Language"
 _KEPT = 64
 
 
+_open = 0
+
+
+def opened() -> None:
+    """Count a device that is opened."""
+    global _open
+    _open += 1
+
+
+def closed() -> None:
+    """Count a device that is closed; after the last one nothing is kept."""
+    global _open
+    _open -= 1
+    if not _open:
+        built.cache_clear()
+        context_of.cache_clear()
+
+
 @lru_cache
 def context_of(handle: Any) -> Any:
     """The ``cl_context`` of a ``pyopencl.Device`` in this process."""

@@ -33,7 +33,7 @@ def canonical_json(value: object) -> str:
 def plain_json(value: Any) -> Any:
     """``value`` as JSON types; numbers that are not finite become None, unknown types become text."""
     item = getattr(value, "item", None)
-    if callable(item):
+    if callable(item) and not getattr(value, "shape", ()):
         value = item()
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -59,6 +59,7 @@ def problem_distance(
     *,
     irrelevant: Collection[str] = (),
     weights: Mapping[str, float] | None = None,
+    implied: Mapping[str, Any] | None = None,
 ) -> float:
     """Weighted sum of ``abs(log(x / y))`` over the numeric parameters of two problems.
 
@@ -70,8 +71,9 @@ def problem_distance(
         b: Parameters of the other.
         irrelevant: Names of parameters to leave out.
         weights: Weights of some parameters; the others have weight 1.
+        implied: Values of parameters that a problem may leave out.
     """
-    total = 0.0
+    total, a, b = 0.0, {**(implied or {}), **a}, {**(implied or {}), **b}
     for name in a.keys() | b.keys():
         if name in irrelevant:
             continue

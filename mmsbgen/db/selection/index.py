@@ -82,10 +82,11 @@ class _Plan(NamedTuple):
 
 
 class _Measure(NamedTuple):
-    """The distance between problems: parameters to ignore, and weights other than 1."""
+    """The distance between problems: parameters to ignore, weights other than 1, and values of what is left out."""
 
     irrelevant: frozenset[str]
     weights: tuple[tuple[str, float], ...]
+    implied: tuple[tuple[str, Any], ...]
 
 
 class Index:
@@ -122,6 +123,7 @@ class Index:
         irrelevant: Collection[str] = (),
         modes: Mapping[str, Any] | None = None,
         weights: Mapping[str, float] | None = None,
+        implied: Mapping[str, Any] | None = None,
         carry: Carry = unchanged,
         program: Program | None = None,
     ) -> Selection:
@@ -146,11 +148,13 @@ class Index:
             modes: Values that the caller will set in every configuration.  Configurations that are quarantined for
                 ``key`` with them are skipped.
             weights: Contribution of a factor of e to the distance, for parameters whose weight is not 1.
+            implied: Values of parameters that a problem may leave out.
             carry: Adapts a configuration to another problem.
             program: Returns the present digest of a record's program; records with another digest are not used.
                 Called once for each key and configuration that would be selected.
         """
-        measure = _Measure(frozenset(irrelevant), tuple(sorted((weights or {}).items())))
+        sides = (tuple(sorted((each or {}).items())) for each in (weights, implied))
+        measure = _Measure(frozenset(irrelevant), *sides)
         if (plan := self._plans.get((key.key, measure))) is None:
             plan = self._plans[key.key, measure] = _plan(key, self.groups(key), measure)
         refused = barred = 0
@@ -326,7 +330,11 @@ def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
             stale += len(group.candidates) if there.device.backend == key.device.backend else 0
             continue
         distance = problem_distance(
-            key.problem.params, there.problem.params, irrelevant=measure.irrelevant, weights=weights
+            key.problem.params,
+            there.problem.params,
+            irrelevant=measure.irrelevant,
+            weights=weights,
+            implied=dict(measure.implied),
         )
         tier = _tier(key, there, distance)
         if tier == "default":

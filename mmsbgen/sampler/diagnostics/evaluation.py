@@ -29,7 +29,7 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics 
     """Metrics on the validation pairs (None without pairs), and the chain's state with this sample in its means.
 
     A sample that is not ``burnt_in`` restarts the running mean.  To include the sample, the caller passes the state to
-    ``sampler.restore``.
+    ``sampler.chain``.
     """
     pairs, chain = sampler.split.validation, sampler.chain
     if not (count := len(pairs.pairs)):

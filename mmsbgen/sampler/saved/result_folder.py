@@ -37,14 +37,13 @@ def keep_foreign(folder: Path, remedy: str = "name another folder, or give it up
             )
 
 
-def keep_others(folder: Path, digest: str) -> None:
-    """Raise :class:`InputError` if there are results of a graph with another digest."""
+def keep_others(
+    folder: Path, *digests: str, remedy: str = "name another folder with -o, or give them up by --overwrite"
+) -> None:
+    """Raise :class:`InputError` if there are results of a graph with a digest that is not among ``digests``."""
     record = record_in(folder)
-    if record is not None and record["graph"].get("digest") != digest:
-        raise InputError(
-            f"{folder} has results of another graph, {_named(record)}, which would be lost: name another folder with "
-            "-o, or give them up by --overwrite"
-        )
+    if record is not None and record["graph"].get("digest") not in (None, *digests):
+        raise InputError(f"{folder} has results of another graph, {_named(record)}, which would be lost: {remedy}")
 
 
 def replaced(folder: Path, resumed: str | None) -> list[str]:

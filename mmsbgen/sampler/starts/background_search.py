@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from mmsbgen.base.processes import ChildProcess
 from mmsbgen.graph import Split
+from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start, worth_trying
 
@@ -38,11 +39,12 @@ def device_bytes(n: int, links: int) -> int:
 class StartSearch:
     """A running search for the starts ``names`` of ``split`` with ``k`` communities; ``close`` ends its process.
 
-    The device called ``device`` finds the moves of local moving; None for threads.
+    The device called ``device`` finds the moves of local moving; None for threads.  It is used only after
+    :meth:`use_device`, so that the run opens it first and has what it needs on it.
     """
 
     def __init__(self, split: Split, k: int, seed: int, names: Iterable[str], device: str | None = None) -> None:
-        self.names = tuple(names)
+        self.names, self.device = tuple(names), device
         self._split, self._k, self._seed = split, k, seed
         self._found: dict[str, Start] = {}
         self._process: ChildProcess | None = None
@@ -69,6 +71,12 @@ class StartSearch:
         found = self._found.get(name)
         return found if found is not None else STARTS[name](self._split, self._k, self._seed)
 
+    def use_device(self, config: Config) -> None:
+        """Let the process use the device, by a configuration of the kernel best_labels."""
+        if self._process is not None:
+            with suppress(OSError):  # its end is noticed by who waits for a start
+                self._process.connection.send(dict(config))
+
     def close(self) -> None:
         """End the process, even if it is still searching."""
         if self._process is not None:
@@ -83,8 +91,11 @@ class StartSearch:
             while not self._process.connection.poll(_LOOK_S):
                 if asked():
                     raise KeyboardInterrupt
-            start: Start = self._process.connection.recv()
-            self._found[start.name] = start
+            found: Start | str = self._process.connection.recv()
+            if isinstance(found, str):
+                log.warning("%s", found)
+            else:
+                self._found[found.name] = found
         except (EOFError, OSError):
             self._process.kill()
             self.names = ()

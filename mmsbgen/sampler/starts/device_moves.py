@@ -13,8 +13,8 @@ import numpy.typing as npt
 from mmsbgen.backends import find_device, opened
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.starts.label_workloads import NO_GAIN, table_places
-from mmsbgen.kernels.build import BoundKernel
-from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.kernels.build import BoundKernel, build
+from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.starts.local_moving import Best, Mover, Weighted, in_threads
 
 __all__ = ["on_device"]
@@ -26,11 +26,11 @@ _MOST_ENDS = 2**32
 
 
 @contextmanager
-def on_device(name: str) -> Iterator[Mover]:
-    """Opens the device called ``name`` and finds moves on it."""
+def on_device(name: str, config: Config) -> Iterator[Mover]:
+    """Opens the device called ``name`` and finds moves on it by a configuration of best_labels."""
     with opened(find_device(name)) as device:
-        kernel = Runtime(device, MMSB).kernel("best_labels", MMSB.problem())
-        yield partial(_moves, kernel)
+        # The source is the same for graphs of all sizes.
+        yield partial(_moves, build(device, MMSB.kernel("best_labels"), MMSB.problem(), config))
 
 
 @contextmanager

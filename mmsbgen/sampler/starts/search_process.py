@@ -1,16 +1,17 @@
 """Program of the process that searches for starts; arguments: N K SEED DEVICE NAME...
 
-DEVICE finds the moves of local moving; it is "-" for threads.
+DEVICE finds the moves of local moving; it is "-" for threads.  The configuration of its kernel comes over the
+connection, once the run has what it needs on the device.
 
 It reads the training links ``[E, 2]`` and the arrays of their adjacency from standard input, in NumPy's file format.
-It sends each start, as soon as found, to :class:`mmsbgen.sampler.starts.background_search.StartSearch`.
+It sends each start, as soon as found, and warnings as texts, to
+:class:`mmsbgen.sampler.starts.background_search.StartSearch`.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from typing import IO
@@ -21,35 +22,34 @@ from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
 from mmsbgen.graph.graph import Adjacency
+from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.starts.leiden import import_lightly, load
 from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start, communities
 
-log = logging.getLogger(__name__)
 
+def find(
+    n: int, k: int, seed: int, device: str, names: list[str], links: IO[bytes], config: Callable[[], Config]
+) -> Iterator[Start | str]:
+    """The starts ``names`` of a graph of ``n`` vertices, and warnings.
 
-def find(n: int, k: int, seed: int, device: str, names: list[str], links: IO[bytes]) -> Iterator[Start]:
-    """The starts ``names`` of a graph of ``n`` vertices; ``device`` finds moves, ``links`` is as for the program."""
+    ``device`` finds moves, by the configuration that ``config`` waits for; ``links`` is as for the program.
+    """
     pairs, offsets, neighbours = (np.load(links) for _ in range(3))
     graph = Graph(n, np.arange(n), pairs, LoadReport(len(pairs), 0, 0, 0, False, 0))
     none = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
     split = Split(graph, seed, graph.links, none, none)
     vars(split)["training_adjacency"] = Adjacency(offsets, neighbours)
     for name in names:
-        yield _on_device(device, name, split, k, seed) or STARTS[name](split, k, seed)
+        if device != "-" and name == "communities" and split.n_training_links > MANY:
+            from mmsbgen.sampler.starts.device_moves import on_device
 
-
-def _on_device(device: str, name: str, split: Split, k: int, seed: int) -> Start | None:
-    """A start by local moving on the device; None if it needs none, or if the device fails."""
-    if device == "-" or name != "communities" or split.n_training_links <= MANY:
-        return None
-    from mmsbgen.sampler.starts.device_moves import on_device
-
-    try:
-        with on_device(device) as mover:
-            return communities(split, k, seed, mover)
-    except MmsbgenError as error:
-        log.warning("local moving goes by threads, as the device fails: %s", error)
-        return None
+            try:
+                with on_device(device, config()) as mover:
+                    yield communities(split, k, seed, mover)
+                continue
+            except MmsbgenError as error:
+                yield f"vertices move in threads when starts are sought, as the device fails: {error}"
+        yield STARTS[name](split, k, seed)
 
 
 if __name__ == "__main__":
@@ -60,5 +60,5 @@ if __name__ == "__main__":
     Thread(target=load, daemon=True).start()
     # Sending waits until the run reads, which may be after the next start is found.
     with ThreadPoolExecutor(1) as sender:
-        for start in find(n, k, seed, sys.argv[4], sys.argv[5:], sys.stdin.buffer):
+        for start in find(n, k, seed, sys.argv[4], sys.argv[5:], sys.stdin.buffer, parent.recv):
             sender.submit(parent.send, start)

@@ -149,7 +149,10 @@ def by_label(labels: Ints) -> list[Ints]:
 
 
 def communities(split: Split, k: int, seed: int, mover: Mover = in_threads) -> Start:
-    """At most ``k`` of Leiden's communities, at a resolution that gives about ``k`` that are large enough."""
+    """At most ``k`` of Leiden's communities, at a resolution that gives about ``k`` that are large enough.
+
+    ``mover`` finds the moves of local moving in large graphs.
+    """
     # Small components are separate at any resolution; if they counted, the large component would not be split.
     fewest = _SIZEABLE * split.graph.n_vertices / k
     large = split.n_training_links > MANY
@@ -181,7 +184,7 @@ def _searched(graph: networkit.Graph, k: int, fewest: float, seed: int, told: St
     return best
 
 
-def ego_nets(split: Split, k: int, seed: int, mover: Mover = in_threads) -> Start:
+def ego_nets(split: Split, k: int, seed: int) -> Start:
     """Up to ``k`` ego nets of low conductance that overlap little, locally minimal ones first (Gleich, Seshadhri 2012).
 
     The conductance of a set is the number of links that leave it, over the number of link ends inside or outside,
@@ -246,13 +249,12 @@ def worth_trying(split: Split, k: int) -> list[str]:
     return [name for name in STARTS if name not in left_out]
 
 
-def scattered(split: Split, k: int, seed: int, mover: Mover = in_threads) -> Start:
+def scattered(split: Split, k: int, seed: int) -> Start:
     """The random start: no sets, every row is drawn."""
     return of_sets("random", [])
 
 
-#: By name; ``mover`` finds the moves of large graphs.
-STARTS: dict[str, Callable[..., Start]] = {
+STARTS: dict[str, Callable[[Split, int, int], Start]] = {
     "communities": communities,
     "ego": ego_nets,
     "random": scattered,

@@ -23,6 +23,8 @@ class GraphFacts:
 #: How a message names options of reading: for Python in brackets, and the command line's.
 _FOR_PYTHON = re.compile(r" \((?:columns|weights)=(?:\([^()]*\)|[^()])* in Python\)")
 _FLAG = re.compile(r"--(columns|weights) ")
+#: What names an option that the service does not have.
+_FORMATS = re.compile(r" ?If each line is a vertex and its neighbours, give --format [^.]*?in Python\)")
 
 
 def graph_facts(path: Path, columns: str | None, weights: str | None) -> GraphFacts:
@@ -36,7 +38,7 @@ def graph_facts(path: Path, columns: str | None, weights: str | None) -> GraphFa
             graph = load_edge_list(path, reading.columns, reading.weights)
         except MmsbgenError as error:
             text = str(_unnamed(error, path))
-            raise type(error)(_FLAG.sub(r"\1=", _FOR_PYTHON.sub("", text))) from None
+            raise type(error)(_FLAG.sub(r"\1=", _FOR_PYTHON.sub("", _FORMATS.sub("", text)))) from None
     return GraphFacts(graph.n_vertices, graph.n_links, graph.digest, tuple(str(one.message) for one in told))
 
 

@@ -218,12 +218,12 @@ def block_links(problem: Problem, seed: int) -> Workload:
         lambda units, turn: rows_ended(given, units, k, step, u),
     )
     counts = Units(
-        1, lambda units: {"counts": np.arange(MOST_GROUPS)[None]}, lambda units, turn: _countsof_all(given, k, u)
+        1, lambda units: {"counts": np.arange(MOST_GROUPS)[None]}, lambda units, turn: _counts_of_all(given, k, u)
     )
     return Workload(given, m, of_all(given, k, (rows, counts)), units=(rows, counts), repeats="continued")
 
 
-def _countsof_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
+def _counts_of_all(given: Mapping[str, Any], k: int, u: float) -> Judge:
     """Check the sum of the groups' counts; the assignment of vertices to groups may differ."""
     delta, scale = float(given["delta"]), np.array([[given["non_link_scale"]], [given["link_scale"]]], np.float64)
     beta, vertices = given["beta"][:k].astype(np.float64), given["vertices"][FIRST:]
