@@ -22,6 +22,8 @@ from mmsbgen.families.graph.rows_inputs import matrix_in
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
+__all__ = ["LabelShares", "Rule", "propagate"]
+
 Rule = Literal["harmonic", "spread", "published"]
 
 

@@ -39,6 +39,7 @@ _LOOK_S = 0.1
 _ASK_S, _ASK_TIMES = 5.0, 2.0
 _SILENT_S, _SILENT_TIMES, _BUILD_S = 30.0, 5.0, 600.0
 _STUCK_S, _STUCK_TIMES = 600.0, 20.0
+_UNSEEN_S = 30.0
 
 
 def _exit_code(error: BaseException) -> int:
@@ -283,8 +284,11 @@ class World:
             return error.exit_code
 
     def outlasted(self, seconds: float) -> None:
-        """Wait for the end of rank 0's process: some launchers kill all when one ends first."""
-        end = time.monotonic() + seconds
+        """Wait for the end of rank 0's process: some launchers kill all when one ends first.
+
+        On another machine its end is not seen, and half a minute is waited.
+        """
+        end = time.monotonic() + (seconds if self._watched else _UNSEEN_S)
         while time.monotonic() < end and not self._gone():
             time.sleep(0.05)
 
