@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from mmsbgen.backends import Device, DeviceInfo, opened
 from mmsbgen.base.atomic_files import writable_folder
+from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
@@ -20,6 +22,7 @@ from mmsbgen.detection.request import Request
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import ReadingOptions, Split
 from mmsbgen.kernels.runtime import Runtime, by_tier
+from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
@@ -28,6 +31,8 @@ from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.start_trials import choose, trials_told
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.starts.background_search import StartSearch
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,19 @@ def built_chain(
         with ExitStack() as opened_samplers:
             sampler = Sampler(parts, options, runtime, fused, plan, team)
             opened_samplers.callback(sampler.close)
-            if sought is not None and sought.device is not None:
-                sought.use_device(runtime.kernel("best_labels", sampler.problem).config)
+            if sought is not None and sought.moves_on_device:
+                sought.use_device(_moves_config(sampler))
             _tell_configurations(sampler, request)
             yield BuiltChain(sampler, sought, tried, fused, opened_samplers, team)
+
+
+def _moves_config(sampler: Sampler) -> Config | None:
+    """The configuration of the kernel that helps to search for starts; None if it does not compile."""
+    try:
+        return sampler.runtime.kernel("best_labels", sampler.problem).config
+    except MmsbgenError as error:
+        log.warning("vertices move in threads when starts are sought: %s", error)
+        return None
 
 
 def _tell_configurations(sampler: Sampler, request: Request) -> None:

@@ -117,8 +117,7 @@ def perform_update(request: UpdateRequest) -> Detection | None:
         _copy(request, record["graph"]["digest"])
         return None
     if not (request.out.exists() and request.out.samefile(request.results)):
-        digests = record["graph"]["digest"], parts.graph.digest
-        result_folder.keep_others(request.out, *digests, remedy="name another folder with -o")
+        _keep_others(request, record["graph"]["digest"], parts.graph.digest)
     for text in result_folder.replaced(request.out, record["graph"]["digest"]):
         request.on_message(text)
     options, info, rule = _options(record, before), find_device(request.device), record["rule"]
@@ -162,11 +161,18 @@ def _refuse_loss(request: UpdateRequest) -> None:
         raise InputError(f"{saved} belongs to the graph before the change: name another folder with -o, or remove it")
 
 
+def _keep_others(request: UpdateRequest, digest: str, *more: str) -> None:
+    """Raise :class:`InputError` if there are results of another graph than these, and no update of the first."""
+    there = result_folder.record_in(request.out)
+    if there is None or (there.get("update") or {}).get("of") != digest:
+        result_folder.keep_others(request.out, digest, *more, remedy="name another folder")
+
+
 def _copy(request: UpdateRequest, digest: str) -> None:
     """Put the results as they are into the folder that was asked for."""
     if request.out.exists() and request.out.samefile(request.results):
         return
-    result_folder.keep_others(request.out, digest, remedy="name another folder with -o")
+    _keep_others(request, digest)
     with writable_folder(request.out), FileTransaction() as together:
         for name in (result_folder.GRAPH_FILE, *reversed(result_folder.FILES)):
             if (request.results / name).is_file():
@@ -240,6 +246,7 @@ def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: 
     )
     record["update"] = {
         "updates": earlier["updates"] + 1,
+        "of": before["graph"]["digest"],
         "added": len(change.added),
         "removed": len(change.removed),
         "already_there": change.known,

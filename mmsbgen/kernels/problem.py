@@ -57,6 +57,11 @@ class Parameter:
         return number
 
 
+def implied(parameters: Iterable[Parameter]) -> dict[str, Value]:
+    """Values of the parameters that problems leave out at their default."""
+    return {p.name: p.default for p in parameters if p.implicit}
+
+
 @dataclass(frozen=True)
 class Problem(Mapping[str, Value]):
     """An immutable mapping of declared names to values, ordered by name; equal problems have equal keys."""

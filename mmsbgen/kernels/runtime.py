@@ -17,7 +17,7 @@ from mmsbgen.db.records.tuning_records import Key, QuarantineRecord
 from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.kernels.build import BoundKernel, build, compiler_options, traits_of
 from mmsbgen.kernels.family import KernelFamily
-from mmsbgen.kernels.problem import Problem, Value
+from mmsbgen.kernels.problem import Problem, Value, implied
 from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config, Traits, describe
@@ -250,7 +250,7 @@ def look_up_key(
         irrelevant=family.soft_parameters,
         modes=modes,
         weights=family.weights,
-        implied={p.name: p.default for p in family.parameters if p.implicit},
+        implied=implied(family.parameters),
         carry=family.carried(name, traits),
         program=partial(program_digest, family),
     )

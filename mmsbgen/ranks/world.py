@@ -39,7 +39,10 @@ _LOOK_S = 0.1
 _ASK_S, _ASK_TIMES = 5.0, 2.0
 _SILENT_S, _SILENT_TIMES, _BUILD_S = 30.0, 5.0, 600.0
 _STUCK_S, _STUCK_TIMES = 600.0, 20.0
-_UNSEEN_S = 30.0
+#: The same before the end of the first sweep.
+_FIRST_S = 3600.0
+#: Seconds that a rank waits for rank 0 on another machine, whose end it does not see.
+_UNSEEN_S = 300.0
 
 
 def _exit_code(error: BaseException) -> int:
@@ -214,6 +217,7 @@ class World:
             silent = {at for at, since in self._asked.items() if waited - since > 10 * _LOOK_S}
             for at in silent | self._busy if waited >= _ASK_S and not self._computes else ():
                 self.late[at] = max(self.late.get(at, 0.0), waited)
+        if self.has_swept or self._computes:
             self._longest = max(self._longest, waited)
 
     def _ask(self, waited: float) -> None:
@@ -234,9 +238,9 @@ class World:
         for at in self._silent:
             since = waited - self._asked[at]
             raise LostRankError(f"{self.names[at]} has not answered for {since:.0f} s{self._where(at)}")
-        stuck = self.has_swept and waited > max(_STUCK_S, _STUCK_TIMES * self._longest)
+        stuck = waited > max(_STUCK_S if self.has_swept else _FIRST_S, _STUCK_TIMES * self._longest)
         if stuck and (self._computes or self._busy):
-            at = 0 if self._computes else min(self._busy)
+            at = min(self._busy, default=0)
             raise LostRankError(f"{self.names[at]} has computed for {waited:.0f} s{self._where(at)}")
 
     def _post(self, message: object, to: int, tag: int) -> None:
@@ -286,7 +290,7 @@ class World:
     def outlasted(self, seconds: float) -> None:
         """Wait for the end of rank 0's process: some launchers kill all when one ends first.
 
-        On another machine its end is not seen, and half a minute is waited.
+        On another machine its end is not seen, and five minutes are waited.
         """
         end = time.monotonic() + (seconds if self._watched else _UNSEEN_S)
         while time.monotonic() < end and not self._gone():

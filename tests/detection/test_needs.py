@@ -96,12 +96,19 @@ def test_the_device_seeks_starts_only_with_room_beside_the_chain(monkeypatch):
     assert searching_device(parts, gpu, plan) is None
 
 
-def test_a_large_graph_is_searched_on_the_device(events, monkeypatch):
-    """By the process, after the chain has what it needs; the start is that of threads."""
-    used = []
-    use = background_search.StartSearch.use_device
-    monkeypatch.setattr(
-        background_search.StartSearch, "use_device", lambda self, config: used.append(use(self, config))
-    )
+@pytest.mark.slow
+@pytest.mark.parametrize("works", [True, False])
+def test_the_process_waits_for_the_device(events, monkeypatch, caplog, works):
+    """A configuration that the device refuses leads to threads and a warning; other starts need no device."""
+    sent, use = [], background_search.StartSearch.use_device
+
+    def seen(self, config):
+        sent.append(config if works else config | {"block_size": 3})
+        use(self, sent[-1])
+
+    monkeypatch.setattr(background_search.StartSearch, "use_device", seen)
     go(events, options={"n_communities": 3, "iterations": 4, "start": "communities"})
-    assert len(used) == 1
+    assert len(sent) == 1
+    assert ["as the device fails" in record.getMessage() for record in caplog.records] == [True] * (not works)
+    go(events, options={"n_communities": 3, "iterations": 4, "start": "ego"})
+    assert len(sent) == 1

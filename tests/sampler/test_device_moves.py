@@ -51,7 +51,6 @@ def test_a_graph_without_links_has_no_moves(opencl_device):
 
 @pytest.mark.parametrize("name", ["pocl", "no such device"])
 def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, name):
-    monkeypatch.setattr(search_process, "MANY", 10)
     monkeypatch.setattr("mmsbgen.sampler.starts.start_methods.MANY", 10)
     used = []
     real = device_moves._moves

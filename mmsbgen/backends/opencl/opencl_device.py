@@ -14,7 +14,7 @@ import numpy as np
 
 from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program
 from mmsbgen.backends.opencl import compiler_caches, intel_runtime, programs
-from mmsbgen.backends.opencl.programs import POCL, built, context_of
+from mmsbgen.backends.opencl.programs import POCL, built
 from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import (
     CompileError,
@@ -150,11 +150,10 @@ class OpenCLDevice(Device):
         import pyopencl
 
         self.cl: Any = pyopencl
-        self.context = context_of(self.handle)
+        self.context = programs.opened(self.handle)
+        self._closed = False
         profiling = pyopencl.command_queue_properties.PROFILING_ENABLE
         self.queue = pyopencl.CommandQueue(self.context, self.handle, properties=profiling)
-        self._closed = False
-        programs.opened()
 
     def pci_address(self) -> str | None:
         with contextlib.suppress(Exception):  # an NVIDIA extension; without it PyOpenCL raises various errors

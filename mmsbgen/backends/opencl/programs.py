@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from mmsbgen.backends.base import DeviceInfo
@@ -16,26 +17,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POCL = "Portable Computing Language"
-#: Three detections' worth; a program takes a megabyte.
+#: A program takes a megabyte.
 _KEPT = 64
 
 
-_open = 0
+_open, _lock = 0, Lock()
 
 
-def opened() -> None:
-    """Count a device that is opened."""
+def opened(handle: Any) -> Any:
+    """The context of a device that is opened, and counted until :func:`closed`."""
     global _open
-    _open += 1
+    with _lock:
+        found = context_of(handle)
+        _open += 1
+        return found
 
 
 def closed() -> None:
     """Count a device that is closed; after the last one nothing is kept."""
     global _open
-    _open -= 1
-    if not _open:
-        built.cache_clear()
-        context_of.cache_clear()
+    with _lock:
+        _open -= 1
+        if not _open:
+            built.cache_clear()
+            context_of.cache_clear()
 
 
 @lru_cache

@@ -25,6 +25,7 @@ from mmsbgen.db.selection.explain_selection import nearest
 from mmsbgen.db.selection.index import Group, shipped_groups, without
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.family import KernelFamily
+from mmsbgen.kernels.problem import implied
 from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.tuner.run.changed_keys import present_program
 
@@ -261,6 +262,7 @@ def explain_rows(
             theirs = [g for g in shipped if device is None or g.key.device.matches(device)]
             groups += without(theirs, own)
     program = present_program if family is None else partial(program_digest, family)
+    left_out = implied(family.parameters if family is not None else ())
     return [
         {
             **key_row(near.key),
@@ -273,7 +275,9 @@ def explain_rows(
             "shipped": near.source,
             "trial": near.best_ref,
         }
-        for near in nearest(wanted, groups, limit=limit, program=program)
+        for near in nearest(
+            wanted, groups, implied=left_out, limit=limit, program=program
+        )
     ]
 
 

@@ -50,6 +50,7 @@ def nearest(
     groups: Collection[Group],
     *,
     irrelevant: Collection[str] = (),
+    implied: Mapping[str, Any] | None = None,
     limit: int = 3,
     program: Program | None = None,
 ) -> list[NearRecord]:
@@ -61,13 +62,14 @@ def nearest(
         wanted: Parts of a key by name (:func:`mmsbgen.db.records.nearness.parts`).
         groups: The records.
         irrelevant: Names of problem parameters to ignore.
+        implied: Values of problem parameters that a key may leave out.
         limit: Maximum number of results.
         program: Returns the present digest of a record's program; called for the best record of each key.
     """
-    found = []
+    found, left_out = [], {PROBLEM_PREFIX + name: value for name, value in (implied or {}).items()}
     for group in groups:
         newest = of_newest_programs(group.candidates)
-        best, there, asked = newest[0], parts(group.key), dict(wanted)
+        best, there, asked = newest[0], left_out | parts(group.key), left_out | dict(wanted)
         there[_DIGEST] = best.program or there[_DIGEST]
         if program is not None and asked.get(_DIGEST) == PROGRAM:
             asked[_DIGEST] = program(group.key, json.loads(best.config_json))

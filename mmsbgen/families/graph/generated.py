@@ -75,7 +75,7 @@ def features(arcs: Arcs) -> dict[str, Value]:
     n, largest = arcs.n_vertices, int(arcs.degrees.max(initial=0))
     mean = round(arcs.n_arcs / max(1, n))
     shape = "power-law" if largest > 8 * max(mean, 1) else "grid"
-    return {"n": max(1, n), "mean_degree": mean, "largest_degree": largest, "shape": shape}
+    return {"n": max(1, n), "mean_degree": max(1, mean), "largest_degree": max(1, largest), "shape": shape}
 
 
 def read(file: Path) -> Dataset:

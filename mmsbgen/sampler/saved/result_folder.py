@@ -42,7 +42,7 @@ def keep_others(
 ) -> None:
     """Raise :class:`InputError` if there are results of a graph with a digest that is not among ``digests``."""
     record = record_in(folder)
-    if record is not None and record["graph"].get("digest") not in (None, *digests):
+    if record is not None and record["graph"].get("digest") not in digests:
         raise InputError(f"{folder} has results of another graph, {_named(record)}, which would be lost: {remedy}")
 
 

@@ -1,4 +1,4 @@
-"""Search for the starts of a large graph in a separate process, while the run opens its device and compiles kernels.
+"""Search for the starts of a large graph in a separate process, which reads the graph while the run opens its device.
 
 A process is used because it can be ended at any time, and a thread cannot.  It calls
 :data:`mmsbgen.sampler.starts.start_methods.STARTS`, so the starts are the same as without it.  If no process can be
@@ -18,7 +18,7 @@ from mmsbgen.base.processes import ChildProcess
 from mmsbgen.graph import Split
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start, worth_trying
+from mmsbgen.sampler.starts.start_methods import MANY, MOVED, STARTS, Start, worth_trying
 
 __all__ = ["StartSearch", "device_bytes", "searching_for_starts"]
 
@@ -71,11 +71,16 @@ class StartSearch:
         found = self._found.get(name)
         return found if found is not None else STARTS[name](self._split, self._k, self._seed)
 
-    def use_device(self, config: Config) -> None:
-        """Let the process use the device, by a configuration of the kernel best_labels."""
+    @property
+    def moves_on_device(self) -> bool:
+        """Whether the process waits for :meth:`use_device`."""
+        return self.device is not None and MOVED in self.names
+
+    def use_device(self, config: Config | None) -> None:
+        """Let the process use the device, by a configuration of the kernel best_labels; None for threads instead."""
         if self._process is not None:
             with suppress(OSError):  # its end is noticed by who waits for a start
-                self._process.connection.send(dict(config))
+                self._process.connection.send(None if config is None else dict(config))
 
     def close(self) -> None:
         """End the process, even if it is still searching."""

@@ -24,15 +24,16 @@ from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.starts.leiden import import_lightly, load
-from mmsbgen.sampler.starts.start_methods import MANY, STARTS, Start, communities
+from mmsbgen.sampler.starts.start_methods import MOVED, STARTS, Start, communities
 
 
 def find(
-    n: int, k: int, seed: int, device: str, names: list[str], links: IO[bytes], config: Callable[[], Config]
+    n: int, k: int, seed: int, device: str, names: list[str], links: IO[bytes], config: Callable[[], Config | None]
 ) -> Iterator[Start | str]:
     """The starts ``names`` of a graph of ``n`` vertices, and warnings.
 
-    ``device`` finds moves, by the configuration that ``config`` waits for; ``links`` is as for the program.
+    ``device`` finds moves, by the configuration that ``config`` waits for, or threads if it is None.  ``links`` is as
+    for the program.
     """
     pairs, offsets, neighbours = (np.load(links) for _ in range(3))
     graph = Graph(n, np.arange(n), pairs, LoadReport(len(pairs), 0, 0, 0, False, 0))
@@ -40,11 +41,11 @@ def find(
     split = Split(graph, seed, graph.links, none, none)
     vars(split)["training_adjacency"] = Adjacency(offsets, neighbours)
     for name in names:
-        if device != "-" and name == "communities" and split.n_training_links > MANY:
+        if device != "-" and name == MOVED and (chosen := config()) is not None:
             from mmsbgen.sampler.starts.device_moves import on_device
 
             try:
-                with on_device(device, config()) as mover:
+                with on_device(device, chosen) as mover:
                     yield communities(split, k, seed, mover)
                 continue
             except MmsbgenError as error:

@@ -39,6 +39,8 @@ MASS = 0.9
 _LEIDEN_RUNS = 8
 #: Links above which a run of Leiden takes a second or more: few runs are made, in a process of their own.
 MANY = 500_000
+#: The start that is found by local moving in a graph of more links.
+MOVED = "communities"
 #: Elements of pi above which a graph is large for trials.
 _LARGE = 2_000_000
 #: Smallest size of a community that counts towards K, as a share of N/K.

@@ -18,8 +18,6 @@ from mmsbgen.kernels.space import Config
 DISTINCT_ROWS = 4096
 SEED, ITERATION = 0x1234_5678_9ABC_DEF0, 7
 ROTATIONS = 8
-#: Most ends of links in a generated graph.
-_MOST_ENDS = 1 << 30
 #: Iterations drawn in advance by one launch.
 ROUNDS = 8
 #: The arguments of kernels that draw.
@@ -37,12 +35,8 @@ def roundoff(problem: Problem) -> float:
 
 
 def inputs_refusal(problem: Problem) -> str | None:
-    """An error message if a mini-batch would need a vertex twice, or a graph too many links; else None."""
-    n, m, degree = problem.integer("N"), problem.integer("m"), int(problem.get("degree", 0))
-    if n * degree > _MOST_ENDS:
-        return (
-            f"degree={degree} makes {n * degree} link ends with N={n}: give at most {_MOST_ENDS // n}, or a smaller N"
-        )
+    """An error message if a mini-batch would need a vertex twice, else None."""
+    n, m = problem.integer("N"), problem.integer("m")
     if m <= n:
         return None
     return f"m={m} vertices of a mini-batch cannot be drawn from N={n}: give an m of at most {n}, or a larger N"

@@ -28,6 +28,8 @@ from mmsbgen.kernels.space import Config
 
 #: Links of the hub of small graphs.
 _HUB = 350
+#: Ends of links above which a generated graph has fewer.
+_MOST_ENDS = 1 << 28
 #: Cube root of the least rank of an end, as a part of N: its vertex has some 800 links.
 _LEAST_RANK = 0.02
 #: What new rows hold before a launch.
@@ -77,15 +79,16 @@ def rows_of(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any],
 def graph_of(n: int, home: Array, rng: np.random.Generator, degree: int = DEGREE) -> dict[str, Array]:
     """A graph with a hub and isolated vertices, or for large N one in which two of three links join equal homes.
 
-    It has ``degree`` links a vertex.  Of the other links one end is uniform, the other follows a power law.  With 6
-    links, a vertex has about as many candidates as
-    in com-DBLP and CA-CondMat: 27 to 34 in the median, 73 to 92 at the 90th percentile, 190 at the 99th.  Hubs have
-    more than a hash table, and many of them are updated at a time.
+    It has ``degree`` links a vertex, fewer if they take too much memory.  Of the other links one end is uniform, the
+    other follows a power law.  With 6 links, a vertex has about as many candidates as in com-DBLP and CA-CondMat: 27 to
+    34 in the median, 73 to 92 at the 90th percentile, 190 at the 99th.  Hubs have more than a hash table, and many of
+    them are updated at a time.
     """
     if n <= DISTINCT_ROWS:
         _, _, offsets, ends = graph_workloads.random_graph(rng, n, min(n // 2, _HUB))
     else:
         by_home = np.argsort(home, kind="stable")
+        degree = min(degree, max(DEGREE, _MOST_ENDS // n))
         steps = degree // 3
         near = [np.stack([by_home, np.roll(by_home, -step)], axis=1) for step in range(1, steps + 1)]
         others = n * (degree - 2 * steps) // 2
