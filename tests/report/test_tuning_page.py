@@ -242,7 +242,8 @@ def test_only_failures(bundle: Bundle, tmp_path: Path) -> None:
 
 
 def test_an_empty_database_gives_a_clear_message_and_no_page(bundle: Bundle, tmp_path: Path) -> None:
-    done = called("--database", tmp_path / "none.sqlite3", "report", "-o", tmp_path / "out")
+    with open_store(tmp_path / "none.sqlite3"):
+        done = called("--database", tmp_path / "none.sqlite3", "report", "-o", tmp_path / "out")
     assert done.exit_code == 2
     assert "no report was written" in done.output
     with open_store(tmp_path / "some.sqlite3") as store:

@@ -275,9 +275,7 @@ def explain_rows(
             "shipped": near.source,
             "trial": near.best_ref,
         }
-        for near in nearest(
-            wanted, groups, implied=left_out, limit=limit, program=program
-        )
+        for near in nearest(wanted, groups, implied=left_out, limit=limit, program=program)
     ]
 
 
