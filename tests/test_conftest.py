@@ -20,7 +20,7 @@ def test_print(number):
 
 def examples(folder: Path, ci: str | None) -> tuple[list[str], list[str]]:
     """The examples of a property that is tested twice in a process of its own, with ``CI`` set to ``ci``."""
-    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    environment = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST")}
     environment |= {} if ci is None else {"CI": ci}
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True, timeout=120)
