@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mmsbgen.backends import find_device, opened
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.starts.label_workloads import NO_GAIN, table_places
+from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN, table_places
 from mmsbgen.kernels.build import BoundKernel, build
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.starts.local_moving import Best, Mover, Weighted, in_threads

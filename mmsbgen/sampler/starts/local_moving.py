@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.processes import cores, side_by_side
-from mmsbgen.families.mmsb.starts.label_workloads import NO_GAIN
+from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN
 from mmsbgen.graph.graph import Adjacency
 
 __all__ = ["Mover", "Weighted", "coarsened", "corrected", "in_threads", "moved", "separated"]
@@ -83,20 +83,19 @@ class Weighted:
         count, counts = self.volumes.size, np.diff(self.offsets)
         if self.weights is None or self.ends.size <= most * count:
             return self
-        by_chance, whole = self.volumes.astype(np.float64), self.weights.astype(np.float64)
+        by_chance = self.volumes.astype(np.float64)
+        strength = self.weights / (by_chance[self.own] * by_chance[self.ends])
 
         def weakest(vertices: Ints) -> Floats:
             """Of each vertex the strength of the last link that stays."""
             at, own = self.arcs(vertices)
-            strength = whole[at] / (by_chance[vertices[own]] * by_chance[self.ends[at]])
-            order = np.lexsort((-strength, own))
+            order = at[np.lexsort((-strength[at], own))]
             last = np.cumsum(counts[vertices]) - counts[vertices] + np.minimum(counts[vertices], most) - 1
             found = np.full(vertices.size, np.inf)
             found[counts[vertices] > 0] = strength[order[last[counts[vertices] > 0]]]
             return found
 
         least = np.concatenate(list(side_by_side(weakest, self.parts(np.arange(count), 30))))
-        strength = whole / (by_chance[self.own] * by_chance[self.ends])
         stays = strength >= np.minimum(least[self.own], least[self.ends])
         offsets = np.concatenate([[0], np.cumsum(np.bincount(self.own[stays], minlength=count))])
         return Weighted(offsets, self.ends[stays], self.weights[stays], self.volumes)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, first_valid, local_memory
-from mmsbgen.families.mmsb.axes.small_spaces import LINKS, N_VERTICES
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, launch_teams, local_memory
+from mmsbgen.families.mmsb.axes.small_spaces import ITEMS_CPU, ITEMS_GPU, LINKS, N_VERTICES, defaults
 from mmsbgen.families.mmsb.sparse.sparse_kernels import SPARSE_TEAM, SUB_GROUPS, team_lanes
 from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import small
 from mmsbgen.families.mmsb.starts import label_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Space, Traits
 
@@ -29,20 +29,6 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
     teams, slots = int(config["block_size"]) // lanes, int(config["slots"])
     return common(problem, config, traits, T=lanes, teams=teams, slots=slots, uses_sub_groups=lanes > 1)
 
-
-def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    block = int(config["block_size"])
-    return Launch(max(1, -(-count // (block // team_lanes(config, traits)))), block)
-
-
-def _config(team: str, slots: int, block: int) -> dict[str, Any]:
-    return {"team": team, "slots": slots, "block_size": block}
-
-
-_ON_CPU = first_valid([_config("item", 0, block) for block in (64, 1)], SPACE.refusal)
-_ON_GPU = first_valid(
-    [_config("subgroup", 256, 128), *(_config("item", 0, block) for block in (128, 32, 1))], SPACE.refusal
-)
 
 BEST_LABELS = KernelSpec(
     name="best_labels",
@@ -65,9 +51,9 @@ BEST_LABELS = KernelSpec(
     ),
     parameters=("N", "degree"),
     space=SPACE,
-    default=lambda problem, traits: (_ON_CPU if traits.kind == "cpu" else _ON_GPU)(problem, traits),
+    default=defaults(SPACE, ITEMS_GPU, ITEMS_CPU, sub_groups={"team": "subgroup", "slots": 256, "block_size": 128}),
     variables=_variables,
-    launch=_launch,
+    launch=launch_teams,
     traffic=lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 52),
     flops=lambda problem: 0,
     workload=label_workloads.best_labels,

@@ -9,23 +9,12 @@ import numpy as np
 
 from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import graph_of
+from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN, table_places
 from mmsbgen.kernels.family import Array, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-#: Gain, relative to the weight, that is none: rounding may give as much.
-NO_GAIN = 1e-9
 _LARGEST_WEIGHT = 5
-
-
-def table_places(degrees: Array, slots: int) -> tuple[Array, int]:
-    """Begin ``[V]`` of the tables of vertices of ``degrees`` ``[V]``, and the numbers that all tables have.
-
-    Those with at most ``slots`` places have none in global memory.
-    """
-    numbers = np.where(2 * degrees > slots, 4 * degrees, 0)
-    ends = np.cumsum(numbers)
-    return (ends - numbers).astype(np.uint64), int(ends[-1]) if ends.size else 0
 
 
 def best_labels(problem: Problem, seed: int) -> Workload:
