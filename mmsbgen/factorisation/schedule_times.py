@@ -1,4 +1,4 @@
-"""What the schedules take on given ratings: a trial of sweeps that change nothing."""
+"""Times of the schedules on given ratings, measured by sweeps of step size 0."""
 
 from __future__ import annotations
 

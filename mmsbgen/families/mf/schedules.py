@@ -125,28 +125,31 @@ def _steps(doc: str, steps_of: Callable[[Cells], CellSteps]) -> SweepSchedule:
 
 
 SCHEDULES = {
-    "tiles": SweepSchedule(
-        "groups of users by groups of items, whose tiles take turns", "repeats", ("sgd_tiles",), _tiled
-    ),
+    "tiles": SweepSchedule("tiles without a common user or item run together", "repeats", ("sgd_tiles",), _tiled),
     "adds": SweepSchedule(
-        "nobody waits, changes are added by atomics", "adds", ("sgd_adds",), partial(_unordered, "sgd_adds")
+        "nothing waits; changes are added by atomics", "adds", ("sgd_adds",), partial(_unordered, "sgd_adds")
     ),
     "hogwild": SweepSchedule(
-        "nobody waits, rows are stored as they come", "loses", ("sgd_hogwild",), partial(_unordered, "sgd_hogwild")
+        "nothing waits; rows are overwritten", "loses", ("sgd_hogwild",), partial(_unordered, "sgd_hogwild")
     ),
-    "locks": SweepSchedule("the rows of user and item are locked", "serial", ("sgd_locks",), _locked),
+    "locks": SweepSchedule("each rating locks the rows of its user and item", "serial", ("sgd_locks",), _locked),
     "nodes": SweepSchedule(
-        "a team an item, rows of users are locked", "serial", ("sgd_nodes",), partial(_by_item, "sgd_nodes")
+        "one team per item; each rating locks its user's row", "serial", ("sgd_nodes",), partial(_by_item, "sgd_nodes")
     ),
     "hybrid": SweepSchedule(
-        "as nodes once, the rest as locks", "serial", ("sgd_hybrid",), partial(_by_item, "sgd_hybrid")
+        "like nodes, but ratings of busy rows are left for locks",
+        "serial",
+        ("sgd_hybrid",),
+        partial(_by_item, "sgd_hybrid"),
     ),
     "degree-hybrid": SweepSchedule(
-        "items of most ratings as locks, others as subgraph", "serial", ("sgd_locks", "sgd_steps"), _degree_hybrid
+        "items with most ratings by locks, others by subgraph", "serial", ("sgd_locks", "sgd_steps"), _degree_hybrid
     ),
-    "matchings": _steps("matchings of all ratings", layout.matchings),
+    "matchings": _steps("sets of ratings without a common user or item", layout.matchings),
     "matching-nodes": _steps("blocks of items, in each the matchings of all ratings", _of_blocks(apart=False)),
     "subgraph": _steps("blocks of items by their degrees, in each matchings of its own", _of_blocks(apart=True)),
     "diagonals": _steps("ratings with the same difference of user and item", layout.diagonals),
-    "block-diagonals": _steps(f"the same of blocks of {SIDE} users and items", partial(layout.diagonals, side=SIDE)),
+    "block-diagonals": _steps(
+        f"the same for blocks of {SIDE} users and {SIDE} items", partial(layout.diagonals, side=SIDE)
+    ),
 }

@@ -76,7 +76,7 @@ def _teams(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def one_work_item(items: int, traits: Traits) -> str | None:
-    """Why so many work-items cannot meet at barriers, if they cannot.
+    """A reason why so many work-items cannot wait at a barrier, or None.
 
     PoCL 3.1 splits loops with barriers by what depends on the work-item, and takes one part for the whole block.
     """
@@ -96,7 +96,7 @@ def _widths(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def kept(config: Config, problem: Problem, traits: Traits) -> str | None:
-    """Why rows cannot be held in registers, if they are to be and cannot."""
+    """A reason why rows cannot be held in registers as asked, or None."""
     if config["held"] == "none":
         return None
     each = padded_width(problem.integer("K")) // int(config["team"])

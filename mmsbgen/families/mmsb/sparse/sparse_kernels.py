@@ -221,7 +221,7 @@ _FEW = 192
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
-    """On GPUs a table for all communities, or for the candidates of most vertices: others take longer."""
+    """On GPUs, tables have room for all communities, or for the candidates of most vertices; overflow is slow."""
     if traits.kind == "cpu":
         return _ON_CPU(problem, traits)
     k, few = problem.integer("K"), entries_of(problem) * degree_of(problem) <= _FEW

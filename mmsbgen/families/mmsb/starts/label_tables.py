@@ -1,4 +1,4 @@
-"""What best_labels and those who call it share: the places of its tables, and the smallest gain."""
+"""Table layout and smallest gain, shared by the kernel best_labels and its callers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_GAIN = 1e-9
 
 
 def table_places(degrees: npt.NDArray[Any], slots: int) -> tuple[npt.NDArray[np.uint64], int]:
-    """Begin ``[V]`` of the tables of vertices of ``degrees`` ``[V]``, and how many numbers all tables have.
+    """The offset ``[V]`` of each vertex's table for its degree ``[V]``, and the length of all tables together.
 
     Vertices whose labels have room in ``slots`` places have no table in global memory.
     """
