@@ -173,6 +173,7 @@ def test_the_second_eigenpair_is_that_of_the_matrix(n):
     assert np.linalg.norm(matrix @ one - value * one) < 0.01 * value * np.linalg.norm(one)
 
 
+@pytest.mark.slow
 def test_communities_that_mean_nothing_explain_nothing():
     """The share is corrected for the number of communities: that of random ones is no agreement."""
     graph = as_graph(planted(300, 3, 10.0, 3.0, np.random.default_rng(2)))
