@@ -50,6 +50,14 @@ def test_far_problems_hardly_count(make: Any) -> None:
     assert choose(index(make, times), key(make, 4000)).config == {"name": "far"}
 
 
+def test_a_far_problem_does_not_decide_a_tie(make: Any) -> None:
+    """The finalists' order, in which the simplest of a tie is first, stands."""
+    tied = [("simple", 1.0, 2), ("other", 0.99, 1)]
+    near = [make.trial(key(make, 64), config={"name": name}, time=time, round=last) for name, time, last in tied]
+    far = [make.trial(key(make, 4096), config={"name": name}, time=t) for name, t in (("other", 1.0), ("simple", 2.0))]
+    assert choose(Index.of_trials([*near, *far]), key(make, 66)).config == {"name": "simple"}
+
+
 def test_one_that_was_not_tried_is_charged_for_it(make: Any) -> None:
     times = {64: {"tried": 1.05, "once": 1.0}, 80: {"tried": 1.0}, 96: {"tried": 1.0}}
     assert choose(index(make, times), key(make, 72)).config == {"name": "tried"}

@@ -24,6 +24,8 @@ UNTRIED = 0.25
 """Assumed log slowdown of a configuration at a problem where it was not tried: 28 % slower than the best."""
 NEAREST = 8
 """Maximum number of near problems."""
+_DIGITS = 4
+"""Digits of a score that count: configurations within 0.01 % tie, so a far problem does not decide between them."""
 
 Config = dict[str, Any]
 Carry = Callable[[Config, Mapping[str, Any], Mapping[str, Any]], Config]
@@ -111,7 +113,7 @@ def ordered(near: Sequence[Near], params: Mapping[str, Any], carry: Carry) -> li
             choices.setdefault(text, []).extend(found_there)
             scores[text] = scores.get(text, charged) + weight * (slower - UNTRIED)
     # Sorting is stable: ties are broken by the nearest problem, then by the order there.
-    best_first = sorted(choices, key=lambda text: round(scores[text], 12))
+    best_first = sorted(choices, key=lambda text: round(scores[text], _DIGITS))
     return [choice for text in best_first for choice in choices[text]]
 
 
