@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +13,7 @@ import pytest
 from markdown_it import MarkdownIt
 from sybil import Document
 
-from mmsbgen.backends import Device, find_device
-from mmsbgen.cli.shared.graph_problem import graph_run
-from mmsbgen.families.mmsb import MMSB
+from mmsbgen.backends import find_device
 from tests.docs.blocks import LANGUAGES, Page, Shell, blocks, renewed
 
 ROOT = Path(__file__).parents[2]
@@ -148,16 +145,3 @@ def test_blocks_run(name: str, shell: Shell, update_golden: bool) -> None:
     assert page.ran
     if page.renewed:
         (ROOT / name).write_text(renewed(document.text, page.renewed), encoding="utf-8")
-
-
-@pytest.mark.opencl
-def test_the_tutorial_names_the_kernels_that_a_tune_leaves_out(pocl_device: Device) -> None:
-    page = (DOCS / "tutorials" / "new-gpu.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^Configurations, \w+: (.*?) \(", page, re.MULTILINE)
-    used = {name for line in lines for name in line.split(", ")}
-    (told,) = re.findall(r"all of these are tuned but (.*?), which", page, re.DOTALL)
-    run = graph_run(ROOT / "tests" / "data" / "CA-GrQc.txt.gz", 50, "block", "stratified")
-    assert run is not None
-    tuned = MMSB.worth_tuning(MMSB.problem(**run.problem(pocl_device.info.spec)))
-    assert set(re.findall("`(.*?)`", told)) == used - set(tuned)
-    assert set(tuned) <= used
