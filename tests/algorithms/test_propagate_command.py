@@ -67,6 +67,13 @@ def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Pa
     done = run("propagate", file, "--labels", labels, "-o", out)
     assert done.exit_code == 2
     assert "has results of a detection: name another folder" in done.stderr
+    (out / "run.json").write_text(json.dumps(record))
+    other = tmp_path / "other.txt"
+    other.write_text("a b\nb c\nc d\n")
+    done = run("propagate", other, "--labels", labels, "-o", out)
+    assert done.exit_code == 2
+    assert "has results of another graph" in done.stderr
+    assert json.loads((out / "run.json").read_text()) == record
     printed = run("propagate", file, "--labels", labels, "-q").stdout
     (tmp_path / "printed.tsv").write_text(printed)
     assert run("propagate", file, "--labels", tmp_path / "printed.tsv", "-q").stdout.splitlines()[-1] == "y\t\t0"

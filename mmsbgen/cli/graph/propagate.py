@@ -63,7 +63,7 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
 @expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds."))
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
 @expert(shared_option("database", "Tuning database: a path or URL."))
-@expert(click.option("--overwrite", is_flag=True, help="Replace files of others and of detections too."))
+@expert(click.option("--overwrite", is_flag=True, help="Replace files of others, and results of detections or other graphs."))
 @json_option("Print the run record instead of lines or a summary.")
 @log_options
 @click.pass_context
@@ -71,7 +71,7 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
     """Run the rounds; print lines, or write a folder."""
     from mmsbgen.algorithms import propagate as spread
     from mmsbgen.export.label_folder import label_record, write_label_folder
-    from mmsbgen.sampler.saved.result_folder import keep_foreign, record_in
+    from mmsbgen.sampler.saved.result_folder import keep_foreign, keep_others, record_in
 
     if out is not None and not given["overwrite"]:
         keep_foreign(out)
@@ -81,6 +81,8 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
     columns = reading_of(given).columns
     weighted = given["weighted"] or len(columns or ()) == 3
     read, arcs = _read(readable_path(graph), weighted, columns)
+    if out is not None and not given["overwrite"]:
+        keep_others(out, read.digest)
     options = {name: given[name] for name in ("rule", "alpha", "tolerance", "max_rounds", "labels_format")}
     begin = time.perf_counter()
     found = spread(arcs, labels, **options, device=given["device"], database=given["database"])
