@@ -20,14 +20,14 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md"))]
 
-CLONE = "clones from the network and installs"
+CLONE = "needs the network"
 GPU = "needs an NVIDIA GPU"
 FLEET = "needs several machines"
 DEVICES = "needs several devices"
 MINUTES = "takes minutes"
 SERVER = "needs a server and root"
 MEMORY = "depends on the machine's memory"
-STAYS = "goes on until it is stopped"
+STAYS = "runs until it is stopped"
 #: The blocks that are not run, by page: first line and reason, in their order.
 NOT_RUN: dict[str, list[tuple[str, str]]] = {
     "README.md": [("git clone https://github.com/mmsbgen/mmsbgen && cd mmsbgen", CLONE), ("scripts/test", MINUTES)],
