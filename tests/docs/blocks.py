@@ -58,7 +58,7 @@ class Block:
     @property
     def reason(self) -> str | None:
         """Why it is not run, or None."""
-        return self.title if self.title and self.title not in TITLES else None
+        return self.title if self.language != "text" and self.title and self.title not in TITLES else None
 
     @property
     def first(self) -> str:
@@ -171,7 +171,7 @@ class Page:
         if block.reason is not None:
             return
         if block.language == "text":
-            if block.title:
+            if block.title in TITLES:
                 self.renew(block, self.shown(block, block.text, self.printed, where))
             return
         self.ran += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,8 +17,8 @@ Ints = npt.NDArray[np.int64]
 _LINKS, _PAIRS = 1 << 17, 1 << 20
 #: Distances from the middle of a large component are raised to this power.
 _SPREAD = 0.65
-#: Steps of a layout.
-_STEPS = 400
+#: Most and fewest steps of a layout.  A step takes N^2 operations, of which all steps may take so many.
+_STEPS, _FEWEST_STEPS, _OPERATIONS = 400, 50, 3e7
 
 
 def links_between(cover: Cover, links: Ints, most: int) -> Ints:
@@ -47,7 +49,9 @@ def links_between(cover: Cover, links: Ints, most: int) -> Ints:
 
 
 def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
-    """Positions ``[N, 2]`` of vertices: each component by Fruchterman and Reingold, the components in rows.
+    """Positions ``[N, 2]`` of vertices: each component by Fruchterman and Reingold, in rows.
+
+    Components of more than 273 vertices start from eigenvectors of their Laplacian.
 
     Links of larger ``weights`` ``[E]`` are shorter.  The same graph gets the same positions.
     """
@@ -60,12 +64,27 @@ def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
     parts = sorted(map(sorted, networkx.connected_components(graph)), key=len, reverse=True)
     boxes = []
     for part in parts:
-        found = networkx.spring_layout(graph.subgraph(part), iterations=_STEPS, seed=0, method="force")
+        of_part = graph.subgraph(part)
+        steps = int(np.clip(_OPERATIONS / len(part) ** 2, _FEWEST_STEPS, _STEPS))
+        start = _spectral(networkx.laplacian_matrix(of_part, part)) if steps < _STEPS else None
+        begin = None if start is None else dict(zip(part, start, strict=True))
+        found = networkx.spring_layout(of_part, pos=begin, iterations=steps, seed=0, method="force")
         where = _square(np.array([found[vertex] for vertex in part]), len(part))
         place[part] = where
         boxes.append(float(np.ptp(where[:, 0]) if len(part) > 1 else 0.0) + 1.8)
     _pack(place, parts, boxes)
     return place
+
+
+def _spectral(laplacian: Any) -> Floats:
+    """Positions ``[N, 2]`` by two eigenvectors, from which few steps lead to a good layout."""
+    from scipy.sparse.linalg import eigsh
+
+    n = laplacian.shape[0]
+    _, vectors = eigsh(laplacian.astype(np.float64).tocsc(), 3, sigma=-0.01, v0=np.cos(np.arange(n)))
+    where = vectors[:, 1:] / np.abs(vectors[:, 1:]).max(axis=0)
+    # Vertices with the same neighbours would stay in one place.
+    return np.asarray(where + np.random.default_rng(0).normal(0.0, 0.02, (n, 2)))
 
 
 def _square(where: Floats, count: int) -> Floats:
