@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from mmsbgen import detect
+from mmsbgen.backends import Device
 from mmsbgen.cli import main
 from mmsbgen.scores import evaluate, structure
 
@@ -131,7 +134,26 @@ def test_without_a_truth_the_links_score_the_cover(cover: Path, tmp_path: Path):
 
 def test_the_help_says_what_is_compared():
     text = " ".join(call("--help").stdout.split())
-    assert "With TRUTH, all measures are over the same vertices: with --graph all vertices of that graph" in text
+    assert "With TRUTH, all measures are over the same vertices: those of the graph if it is known, else those" in text
+
+
+def test_a_result_folder_tells_its_graph(tmp_path: Path, pocl_device: Device):
+    graph, out, truth = tmp_path / "links.csv", tmp_path / "out", tmp_path / "truth.txt"
+    rows = [f"{number},{a},{b},2020\n" for number, (a, b) in enumerate(combinations("abcd", 2))]
+    graph.write_text("row,person,friend,since\n" + "".join(rows) + "9,d,e,2021\n9,e,f,2021\n")
+    detect(graph, 2, columns=("person", "friend"), iterations=4, out=out, device=pocl_device.info.spec)
+    truth.write_text("a b c d\n")
+    found = json.loads(call(out, truth, "--json").stdout)
+    by_hand = call(out / "communities.txt", truth, "--graph", graph, "--columns", "person,friend", "--json")
+    assert found == json.loads(by_hand.stdout)
+    assert found["vertices"] == 6
+    assert json.loads(call(out, "--json").stdout)["links"] == 8
+    refused = call(out, truth, "--graph", graph, "--columns", "person,friend")
+    assert (refused.exit_code, "tells how its graph is read: leave out" in refused.stderr) == (2, True)
+    graph.rename(tmp_path / "moved.csv")
+    refused = call(out, truth)
+    assert (refused.exit_code, "is not at hand" in refused.stderr) == (2, True)
+    assert json.loads(call(out, truth, "--graph", tmp_path / "moved.csv", "--json").stdout) == found
 
 
 @pytest.mark.filterwarnings("always::mmsbgen.scores.cover.CoverWarning")

@@ -23,20 +23,16 @@ if TYPE_CHECKING:
 
 _HELP = """Compare the communities in COVER with the known ones in TRUTH, or score them by the links of a graph.
 
-Files of communities have one a line (plain or .gz, # comments), as SNAP has them and as `mmsbgen detect -o` writes
-communities.txt. Ids are separated by tabs, or by spaces where no id has any.
+COVER is a folder that `mmsbgen detect -o` wrote, which tells the graph, or a file of communities. Such files have one
+community a line (plain or .gz, # comments). Ids are separated by tabs, or by spaces where no id has any.
 
-With TRUTH, all measures are over the same vertices: with --graph all vertices of that graph, those without a link or
-a community too; otherwise those that are in a community of either file, which lowers the scores where the graph has
-more. Communities of one vertex, or that occur twice, count as they are. Without --graph files that share no vertex
-are refused.
+With TRUTH, all measures are over the same vertices: those of the graph if it is known, else those that are in a
+community of either file. Communities of one vertex, or that occur twice, count as they are.
 
 Look at the ONMI first. The average F1 rewards one community of all vertices where communities are large, the NMI of
 Lancichinetti, Fortunato and Kertesz covers that have little in common.
 
-Weights of --graph are ignored with TRUTH, as they make no vertices.
-
-Without TRUTH, --graph gives modularity, conductance, the share of links inside communities and internal density. They
+Without TRUTH, the links give modularity, conductance, the share of links inside communities and internal density. They
 reward communities with few links out of them, which need not be the true ones.
 """
 
@@ -51,13 +47,19 @@ reward communities with few links out of them, which need not be the true ones.
 def evaluate(cover: Path, truth: Path | None, graph: Path | None, as_json: bool, **given: Any) -> None:
     """Print the scores as a table or as JSON."""
     reading = reading_of_option(given, graph)
-    if truth is None:
-        if graph is None:
-            raise InputError("give TRUTH, known communities to compare with, or --graph to score by its links")
-        _show(_structure_of(cover, graph, reading), _print_structure, as_json)
-        return
-    # Weights make no vertices, so that they need no rule.
-    _show(_scores_of(cover, truth, graph, replace(reading, weights="ignore")), _print, as_json)
+    if cover.is_dir():
+        read: Graph | None = _graph_of_run(cover, graph, reading)
+        cover = cover / "communities.txt"
+    else:
+        # Weights make no vertices, so that they need no rule beside TRUTH.
+        of_links = reading if truth is None else replace(reading, weights="ignore")
+        read = None if graph is None else _read_graph(graph, of_links)
+    if truth is not None:
+        _show(_scores_of(cover, truth, read), _print, as_json)
+    elif read is not None:
+        _show(_structure_of(cover, read), _print_structure, as_json)
+    else:
+        raise InputError("give TRUTH, known communities to compare with, or --graph to score by its links")
 
 
 def _show(found: Any, table: Callable[[Any], None], as_json: bool) -> None:
@@ -67,7 +69,20 @@ def _show(found: Any, table: Callable[[Any], None], as_json: bool) -> None:
         table(found)
 
 
-def _scores_of(cover: Path, truth: Path, graph: Path | None, reading: ReadingOptions) -> Scores:
+def _graph_of_run(folder: Path, graph: Path | None, reading: ReadingOptions) -> Graph:
+    from mmsbgen.export.run_folder import graph_of_run
+
+    if not reading.is_default:
+        raise InputError(
+            f"{folder} tells how its graph is read: leave out --format, --columns, --weights and --vertices"
+        )
+    read, why = graph_of_run(folder, graph)
+    if read is None:
+        raise InputError(f"the graph of {folder} is not at hand: {why}; give it with --graph")
+    return read
+
+
+def _scores_of(cover: Path, truth: Path, graph: Graph | None) -> Scores:
     from mmsbgen.base.id_text import canonical_word
     from mmsbgen.scores import evaluate as compare
     from mmsbgen.scores import read_cover
@@ -76,23 +91,23 @@ def _scores_of(cover: Path, truth: Path, graph: Path | None, reading: ReadingOpt
     found, true = read_cover(cover), read_cover(truth)
     vertices = None
     if graph is not None:
-        vertices = _read_graph(graph, reading).ids.tolist()
+        vertices = graph.ids.tolist()
         words = set(map(canonical_word, vertices))
         for file, read in ((cover, found), (truth, true)):
-            refuse_table(read, words, str(file), str(graph))
+            refuse_table(read, words, str(file), graph.name)
     else:  # with a graph every id is one of its vertices, or refused
         check_shared(found, true, str(cover), str(truth))
     return compare(found, true, vertices)
 
 
-def _structure_of(cover: Path, graph: Path, reading: ReadingOptions) -> Structure:
+def _structure_of(cover: Path, graph: Graph) -> Structure:
     from mmsbgen.base.id_text import canonical_word
     from mmsbgen.scores import read_cover, structure
     from mmsbgen.scores.cover import refuse_table
 
-    found, read = read_cover(cover), _read_graph(graph, reading)
-    refuse_table(found, set(map(canonical_word, read.ids.tolist())), str(cover), str(graph))
-    return structure(found, read.ids[read.links], read.ids.tolist())
+    found, ids = read_cover(cover), graph.ids
+    refuse_table(found, set(map(canonical_word, ids.tolist())), str(cover), graph.name)
+    return structure(found, ids[graph.links], ids.tolist())
 
 
 def _read_graph(graph: Path, reading: ReadingOptions) -> Graph:
