@@ -267,10 +267,15 @@ def _print(report: TuneReport) -> None:
                 click.echo(f"{kernel.kernel}: no configuration worked{why}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
-        untried = [kernel.kernel for kernel in done if len(kernel.trials) == 1 < len(kernel.space.configs)]
+        untried = [
+            kernel.kernel
+            for kernel in done
+            if [trial.config for trial in kernel.trials] == [kernel.space.default] and len(kernel.space.configs) > 1
+        ]
         if untried and not report.interrupted:
             of = "" if len(untried) == len(done) else f" of {', '.join(untried)}"
-            click.echo(f"Only the defaults{of} were tried: a larger budget searches for faster configurations.")
+            fewer = ", or --kernel for fewer kernels" if len(done) > 1 else ""
+            click.echo(f"There was time for the defaults{of} only: give a larger --budget-seconds{fewer}.")
 
 
 def _roofs(roofs: Roofs) -> str:

@@ -20,7 +20,7 @@ from mmsbgen.detection.plan_chain import fitting_plan
 from mmsbgen.detection.ranks.forming import formed_team
 from mmsbgen.detection.request import Request
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.graph import ReadingOptions, Split
+from mmsbgen.graph import Split
 from mmsbgen.kernels.runtime import Runtime, by_tier
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.chain.plan import Plan
@@ -105,15 +105,8 @@ def _moves_config(sampler: Sampler) -> Config | None:
 
 
 def _tell_configurations(sampler: Sampler, request: Request) -> None:
-    choices = sampler.runtime.choices
-    for line in by_tier(choices):
+    for line in by_tier(sampler.runtime.choices):
         request.on_detail(f"Configurations, {line}.")
-    if choices[MMSB.worth_tuning(sampler.problem)[0]].tier == "default":
-        read = ReadingOptions.recorded(sampler.split.graph.reading).flags()
-        request.on_message(
-            f"No tuned configuration fits this run (K = {sampler.shape.k}); "
-            f"`mmsbgen tune --graph GRAPH{read} -k {sampler.shape.k}` may find a faster one."
-        )
 
 
 @contextmanager

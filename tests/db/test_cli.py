@@ -295,6 +295,7 @@ def test_explain(filled: Path) -> None:
         ).stdout
     )
     assert [row["stale"] for row in rows] == [True]
+    assert rows[0]["config"] == {"n": 2}
     assert rows[0]["differences"] == [{"part": "template digest", "wanted": "new", "found": "aaaa"}]
     result = call("--database", filled, "explain")
     assert result.exit_code == 2

@@ -319,11 +319,17 @@ def test_what_can_hardly_be_meant_is_said(ring, tmp_path):
     assert f"There is no tuning database at {tmp_path / 'none.sqlite3'}" in said
     said = cli(ring, "-k", 2**16 + 1, "-n", 2, code=2).stderr
     assert "K=65537 is far more than the graph's 30 vertices: give at most 65536" in said
-    said = cli(ring, "-k", 30, "-n", 2, "--weights", "ignore").stderr
-    assert "`mmsbgen tune --graph GRAPH --weights ignore -k 30` may find a faster one" in said
     said = cli(ring, "-k", 30, "-n", 2).stderr
     assert "more than the graph's" not in said
     assert "There is no tuning database" not in said
+
+
+def test_tuning_is_suggested_after_a_long_run(ring, monkeypatch):
+    words = (ring, "-k", 30, "-n", 2, "--weights", "ignore")
+    assert "mmsbgen tune" not in cli(*words).stdout
+    monkeypatch.setattr("mmsbgen.cli.printing.run_summary._LONG_S", 0.0)
+    said = cli(*words).stdout
+    assert f"Such runs may take less time after: mmsbgen tune --graph {ring} --weights ignore -k 30" in said
 
 
 def test_self_loops_and_repeated_links_are_told_with_a_count(tmp_path):

@@ -88,6 +88,7 @@ def test_defaults_that_won_are_not_compared(pocl_device: Device, tmp_path: Path)
 def test_what_lies_within_the_noise_is_no_gain() -> None:
     assert sentence(ChainGain((1.0, 1.0, 1.0), (0.9, 1.1, 1.0))).endswith("so they cannot be told apart")
     assert sentence(ChainGain((2.0, 2.0, 2.0), (1.0, 1.1, 1.0))).endswith("1e+02 s less in 100 sweeps")
+    assert sentence(ChainGain((2.0, 2.0), (1.0, 1.0))).endswith("there was no time to compare with the defaults")
 
 
 def test_ratios_are_those_of_turns() -> None:

@@ -74,7 +74,7 @@ def best(
 @filter_options
 @click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so; failed: not ok.")
 @click.option("--run", metavar="UUID", help="Only trials of this tuning run; 8 digits that begin its name will do.")
-@click.option("--limit", type=click.IntRange(min=1), help="The newest so many; 50 for a table, else all.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most rows; 50 for a table, else all.")
 @row_options
 @click.pass_context
 def trials(
@@ -120,7 +120,7 @@ def devices(ctx: click.Context, /, **given: Any) -> None:
 
 
 @db.command()
-@click.option("--limit", type=click.IntRange(min=1), help="The newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most rows.")
 @row_options
 @click.pass_context
 def runs(ctx: click.Context, /, limit: int | None, **given: Any) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.console import shown
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ def would_use(
     from mmsbgen.kernels.runtime import look_up, why
     from mmsbgen.kernels.space import describe
 
-    asked, info, index = found.problem(**problem), select_device(spec, *discover()), Index(store)
+    try:
+        info = select_device(spec, *discover())
+    except InputError as error:
+        raise InputError(f"{error}\n--on takes a device of this machine; --device takes one that has records") from None
+    asked, index = found.problem(**problem), Index(store)
     selection = look_up(index, info, found, name, asked)
     key = key_of(info, found.kernel(name), asked)
     click.echo(f"{name} on {info.name} ({info.platform}) would use: {describe(selection.config)}", err=to_stderr)

@@ -141,6 +141,7 @@ QUARANTINE = [
 _MADE = ("trial", "config", "times", "stale", "quarantined")
 EXPLAIN = [
     *_KEY,
+    Column("config", "configuration", _pairs, line=2, label="→ {}"),
     Column("worked", "worked", str, "right", label="{} worked"),
     Column("best_s", "best", seconds, "right", label="best {}"),
     Column("differences", "differs in", lambda found: _differences(found), line=3, label="differs in {}"),
@@ -267,6 +268,7 @@ def explain_rows(
         {
             **key_row(near.key),
             "template_digest": near.template_digest,
+            "config": near.best_config,
             "worked": near.configurations,
             "best_s": near.best_s,
             "differences": [asdict(d) for d in near.differences],

@@ -63,7 +63,7 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
 @expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds."))
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
 @expert(shared_option("database", "Tuning database: a path or URL."))
-@expert(click.option("--overwrite", is_flag=True, help="Replace files of others, and results of detections or other graphs."))
+@expert(click.option("--overwrite", is_flag=True, help="Replace files of others, and results of other runs."))
 @json_option("Print the run record instead of lines or a summary.")
 @log_options
 @click.pass_context

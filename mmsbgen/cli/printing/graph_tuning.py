@@ -23,6 +23,8 @@ _CHAIN_S = 10.0
 """Most seconds for the sweeps before the search, and again for those after it."""
 _CHAIN_SHARE = 0.15
 """Largest share of a budget for each."""
+_FEWEST_TURNS = 3
+"""Fewer say nothing about a difference."""
 _SHORT_S = 20.0
 """Shorter budgets are for the search alone."""
 
@@ -84,6 +86,8 @@ class GraphTuning:
 def sentence(gain: ChainGain) -> str:
     """A sentence on the sweeps of a graph as tuned and by the defaults."""
     tuned_s, default_s = statistics.median(gain.tuned), statistics.median(gain.default)
+    if len(gain.ratios) < _FEWEST_TURNS:
+        return f"a sweep of this graph takes about {seconds(tuned_s)}; there was no time to compare with the defaults"
     saved_s = 100 * (default_s - tuned_s)
     saved = f"{abs(saved_s):.2g} s {'less' if saved_s >= 0 else 'more'} in 100 sweeps"
     if min(gain.ratios) <= 1.0 <= max(gain.ratios):

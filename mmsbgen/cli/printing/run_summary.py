@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from mmsbgen.detection.detect import Detection
 
 
+#: Seconds of a chain from which tuning is suggested.
+_LONG_S = 30.0
+
+
 def auc_text(evaluation: dict[str, Any], digits: int) -> str:
     value = evaluation["auc"]
     return "unknown (one class only)" if value is None or value != value else f"{value:.{digits}f}"
@@ -53,12 +57,29 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
         click.echo(converged)
     if "sampling" in record:
         click.echo(record["sampling"]["text"])
+    if hint := _tuning_hint(record):
+        click.echo(hint)
     if out is None:
         click.echo("Nothing was written; -o DIR keeps the results.")
         return
     files = [*reversed(FILES), *([GRAPH_FILE] if "update" in record else [])]
     click.echo(f"Written to {out}: {', '.join(files)}.")
-    click.echo(f"Next: mmsbgen report {shlex.quote(str(out))}")
+    if found.verdict.kind not in ("none", "degrees"):
+        click.echo(f"Next: mmsbgen report {shlex.quote(str(out))}")
+
+
+def _tuning_hint(record: dict[str, Any]) -> str:
+    """How to tune for a long run whose most important kernel has its default configuration; "" for others."""
+    from mmsbgen.families.mmsb import MMSB
+    from mmsbgen.graph import ReadingOptions
+
+    tiers = {choice["kernel"]: choice["tier"] for choice in record["kernels"]}
+    if record["seconds"] < _LONG_S or tiers.get(MMSB.worth_tuning(MMSB.problem(**record["problem"]))[0]) != "default":
+        return ""
+    reading = ReadingOptions.recorded(record["graph"]["reading"]).flags()
+    graph = shlex.quote(record["graph"]["file"] or "GRAPH")
+    k = record["options"]["n_communities"]
+    return f"Such runs may take less time after: mmsbgen tune --graph {graph}{reading} -k {k}"
 
 
 def _details(found: Detection) -> None:

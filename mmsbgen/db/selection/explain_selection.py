@@ -37,6 +37,7 @@ class NearRecord:
     """Number of configurations that worked."""
     best_ref: str
     """``uid`` of the best trial."""
+    best_config: dict[str, Any]
     best_s: float
     differences: tuple[Difference, ...]
     template_digest: str
@@ -70,14 +71,24 @@ def nearest(
     for group in groups:
         newest = of_newest_programs(group.candidates)
         best, there, asked = newest[0], left_out | parts(group.key), left_out | dict(wanted)
+        config = json.loads(best.config_json)
         there[_DIGEST] = best.program or there[_DIGEST]
         if program is not None and asked.get(_DIGEST) == PROGRAM:
-            asked[_DIGEST] = program(group.key, json.loads(best.config_json))
+            asked[_DIGEST] = program(group.key, config)
         differing = differences(asked, {name: there[name] for name in there if name in asked}, irrelevant=irrelevant)
         weight = _weight(differing)
         stale = any(d.part == _DIGEST for d in differing)
-        count, told = len(newest), str(there[_DIGEST])
-        record = NearRecord(group.key, group.source, count, best.uid, best.median_s, tuple(differing), told, stale)
+        record = NearRecord(
+            key=group.key,
+            source=group.source,
+            configurations=len(newest),
+            best_ref=best.uid,
+            best_config=config,
+            best_s=best.median_s,
+            differences=tuple(differing),
+            template_digest=str(there[_DIGEST]),
+            stale=stale,
+        )
         found.append((weight, group.shipped, best.median_s, record))
     found.sort(key=lambda entry: entry[:3])
     return [record for *_, record in found[:limit]]

@@ -184,26 +184,26 @@ def decided(ranked: Ranks | None, compared: Rewired | None, excess: float) -> Ve
             numbers |= {name: one.found, f"rewired_{name}": one.rewired}
         numbers |= {"rewired_deviation": compared.modularity.deviation, "agreement": compared.agreement}
         numbers["eigenvalue_deviation"] = compared.eigenvalue.deviation
-    return Verdict(kind, _sentence(kind, ranked if significant else None, compared), **numbers)
+    return Verdict(kind, _sentence(kind, ranked, compared), **numbers)
 
 
 def _sentence(kind: str, ranked: Ranks | None, compared: Rewired | None) -> str:
     if kind == "unknown":
         return "Not known whether there are communities: no links were held out that could tell (--validation)."
-    if kind == "none":
-        return "No structure found: the communities are no better than those of random graphs."
-    if kind == "degrees":
-        return (
-            "No structure found beyond degrees: some vertices have many more links than others, but the communities "
-            "are no better than those of random graphs with the same degrees."
-        )
-    what = "Structure found" if kind == "found" else "Structure found, but weak"
+    share = ""
     if ranked is not None:
-        link = f"one of {ranked.links} held-out links" if ranked.links < FEW_LINKS else "a held-out link"
-        return (
-            f"{what}: in {ranked.auc:.0%} of cases, the model ranks {link} above a link of a random graph with the "
-            "same degrees (chance: 50%)."
+        few = f"{ranked.links} " if ranked.links < FEW_LINKS else ""
+        share = (
+            f"{few}held-out links outrank those of random graphs with the same degrees in {ranked.auc:.0%} ± "
+            f"{ranked.error:.0%} of cases (chance: 50%)."
         )
+    if kind in ("none", "degrees"):
+        beyond = "" if kind == "none" else " beyond degrees"
+        why = share or "links form no more groups than in random graphs with the same degrees."
+        return f"No structure found{beyond}: {why} Do not use the communities."
+    what = "Structure found" if kind == "found" else "Structure found, but weak"
+    if ranked is not None and ranked.significant:
+        return f"{what}: {share}"
     assert compared is not None
     shown = "" if kind == "found" else ", but these communities hardly show it"
     by_vector = compared.eigenvalue.stands_out
