@@ -251,6 +251,16 @@ def test_rows_are_sorted_by_any_column_and_columns_picked(filled: Path, command:
         assert f"{option} 'nosuch': there is no such column; there are " in refused.stderr
 
 
+def test_parts_of_problem_and_configuration_are_columns(filled: Path) -> None:
+    asked = ("trials", "--device", "H200", "--status", "ok", "--columns", "n,width,status")
+    rows = json.loads(call("--database", filled, *asked, "--sort", "-n", "--json").stdout)
+    assert [row["n"] for row in rows] == sorted((row["n"] for row in rows), reverse=True)
+    assert {row["width"] for row in rows} == {1024}
+    assert len({row["n"] for row in rows}) > 1
+    assert {tuple(row) for row in rows} == {("n", "width", "status")}
+    assert call("--database", filled, *asked, "--csv").stdout.splitlines()[0] == "n,width,status"
+
+
 @pytest.mark.parametrize("command", QUERIES)
 def test_csv_has_the_fields_of_json(filled: Path, command: str) -> None:
     as_json = json.loads(call("--database", filled, command, "--json").stdout)

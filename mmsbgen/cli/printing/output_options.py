@@ -79,7 +79,11 @@ def row_options(command: F) -> F:
     """Add ``--sort``, ``--columns``, ``--json`` and ``--csv``, as the keywords of :class:`Output`."""
     for option in (
         output_options(),
-        click.option("--columns", metavar="NAME,...", help="Only these columns: titles, or fields of --json."),
+        click.option(
+            "--columns",
+            metavar="NAME,...",
+            help="Only these columns: titles, fields of --json, or parts of problem and configuration, such as K.",
+        ),
         click.option("--sort", metavar="NAME", help="Sort by this column; -NAME: the largest first."),
     ):
         command = option(command)
@@ -106,17 +110,20 @@ def show(
 ) -> None:
     """Print rows, or the first ``limit`` of them, as JSON, CSV, a table or lines; ``empty`` is told if there are none.
 
+    ``--columns`` and ``--sort`` also take parameters of the problem and axes of the configuration, such as ``K``.
+
     Raises ``InputError`` for the name of a column that is not there.
     """
-    picked = (
-        columns if output.columns is None else [_column(columns, n, "--columns") for n in output.columns.split(",")]
-    )
+    names = [] if output.columns is None else [name.strip() for name in output.columns.split(",")]
+    order = (output.sort or "").removeprefix("-")
+    rows, there = _with_parts(rows, columns, [*names, order])
+    picked = [_column(there, name, "--columns") for name in names] or columns
     if output.sort is not None:
-        rows = _sorted(rows, columns, output.sort)
+        rows = _sorted(rows, _column(there, order, "--sort").field, output.sort.startswith("-"))
     rows = rows[:limit]
     if output.as_json:
-        names = [column.field for column in picked]
-        told = rows if output.columns is None else [{name: row[name] for name in names} for row in rows]
+        fields = [column.field for column in picked]
+        told = rows if output.columns is None else [{field: row[field] for field in fields} for row in rows]
         click.echo(json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False))
     elif output.as_csv:
         print_csv([column.field for column in picked], rows)
@@ -155,6 +162,19 @@ def _lines(columns: Sequence[Column], row: Mapping[str, Any]) -> Lines:
     return Lines(", ".join(filter(None, parts.pop(0, []))), parts)
 
 
+def _with_parts(
+    rows: Sequence[dict[str, Any]], columns: Sequence[Column], names: Sequence[str]
+) -> tuple[Sequence[dict[str, Any]], Sequence[Column]]:
+    """Rows and columns with those ``names`` that are parts of a problem or a configuration."""
+    known = {name for column in columns for name in (column.title, column.field)}
+    for name in dict.fromkeys(names):
+        parts = [row.get("problem", {}) | row.get("config", {}) for row in rows]
+        if name not in known and any(name in part for part in parts):
+            rows = [{**row, name: part.get(name)} for row, part in zip(rows, parts, strict=True)]
+            columns = [*columns, Column(name, name, lambda value: "" if value is None else str(value))]
+    return rows, columns
+
+
 def _column(columns: Sequence[Column], name: str, option: str) -> Column:
     for column in columns:
         if name.strip() in (column.title, column.field):
@@ -163,9 +183,8 @@ def _column(columns: Sequence[Column], name: str, option: str) -> Column:
     raise InputError(f"{option} {name.strip()!r}: there is no such column; there are {', '.join(there)}")
 
 
-def _sorted(rows: Sequence[dict[str, Any]], columns: Sequence[Column], name: str) -> Sequence[dict[str, Any]]:
-    """The rows by a column, without values last."""
-    field = _column(columns, name.removeprefix("-"), "--sort").field
+def _sorted(rows: Sequence[dict[str, Any]], field: str, largest_first: bool) -> Sequence[dict[str, Any]]:
+    """The rows by a field, those without a value last."""
     valued = [row for row in rows if row[field] is not None]
-    found = sorted(valued, key=lambda row: place_of(row[field]), reverse=name.startswith("-"))
+    found = sorted(valued, key=lambda row: place_of(row[field]), reverse=largest_first)
     return [*found, *(row for row in rows if row[field] is None)]
