@@ -293,7 +293,7 @@ def _choice(record: Record) -> Section | None:
         )
         for row in record["tried"]
     ]
-    columns = ("K", "log-likelihood", "standard error", "AUC")
+    columns = ("K", "log-likelihood", "standard error of the difference to the best", "AUC")
     table = Table("What was tried", columns, rows, frozenset({0, 1, 2, 3}))
     return Section("Number of communities", "", [picture], [table])
 
