@@ -57,46 +57,46 @@ QUOTED_AUC = {"CA-GrQc": ("svinet, on 1 % of its own choice †", 0.93, 8)}
 
 
 INTRO = """\
-This page shows on which graphs mmsbgen's default communities agree with known ones, and which method does better on
-the others.{command_note}
+This page compares the communities of mmsbgen and of other methods with known ones.{command_note}
 
 Every graph was run as `mmsbgen detect GRAPH -k K --seed S -o OUT`. K is the number of distinct known communities.
-CA-GrQc has none. It was run with K = 50 and `--validation 0.09 --test 0.01`.
+CA-GrQc has none, and was run with `-k 50 --validation 0.09 --test 0.01`.
 
 ## Reading the tables
 
-* **Scores** are those of [`mmsbgen evaluate --graph`](how-to/compare.md). Look at ONMI max first; the best mean of it
-  is in the first row. Average F1 rewards one community with every vertex, as its row shows. For all methods, repeated
-  communities and those of one vertex are left out.
-* **K** is given to mmsbgen, svinet and BigCLAM, which is an advantage. But mmsbgen and svinet hold out links that the
+* **Scores** are those of [`mmsbgen evaluate --graph`](how-to/compare.md). Look at [ONMI](reference/glossary.md#chain)
+  max first (1 is perfect); the first row of its table has the best mean. Average F1 is high even for one community with
+  every vertex. Repeated communities and those of one vertex are left out.
+* **K** is given to mmsbgen, svinet and BigCLAM, which is an advantage; but mmsbgen and svinet hold out links that the
   others see.
-* **±** is the standard deviation over five seeds, or three for slow methods. Deterministic methods ran once.
-* **Seconds** go from the fastest to the slowest graph, by medians on a busy machine. For mmsbgen they are of the whole
-  command, for the others of the method alone.
-* **Parameters** of the others are their libraries' defaults, unless a name shows another value. Other values may be
-  better.
+* **±** is the standard deviation over five seeds, three for slow methods; in the README, after an AUC, its standard
+  error.
+* **Seconds** are the medians of the fastest and of the slowest graph, on a busy machine. For mmsbgen they are of the
+  whole command, for the others of the method alone.
+* **Parameters** of the others are their libraries' defaults, unless a name shows another value.
 """
 
 LIMITS = """\
 ## What this does not show
 
-The runs are of seven small graphs, on one machine, with defaults only. Known communities are what people wrote down,
-not the only structure of a graph. K is given here; [choose K](how-to/choose-k.md) shows how well mmsbgen chooses it.
-Where communities are disjoint or tiny, [another method](when-not-to-use-it.md) is better or faster.
+mmsbgen ran on seven small graphs, on one machine, with defaults except on CA-GrQc. K is given here; [choose
+K](how-to/choose-k.md) shows how well mmsbgen chooses it. Where communities are disjoint or tiny, [another
+method](when-not-to-use-it.md) may be better or faster: on email-Eu-core, Leiden with about K communities, mmsbgen's own
+start, is.
 """
 
 
 COVERS_INTRO = """\
 ## The graphs
 
-The last three columns are of the distinct known communities / of those that mmsbgen found (means over seeds)."""
+The last three columns: of the distinct known communities / of mmsbgen's (mean over seeds)."""
 
 STARTS_INTRO = """\
 ## Starts and ends
 
-A chain [starts](statistics.md#what-a-run-does) from sets that a fast method finds, or at random. The table compares
-the covers of two starts, before any sweep, with the covers at the end. It gives the mean ONMI max, or for CA-GrQc the
-AUC of validation pairs. Log-likelihoods are of the start that was chosen, in nats a validation pair."""
+A chain [starts](statistics.md#what-a-run-does) from sets that a fast method finds, or at random. The table compares two
+starts, Leiden's communities and ego nets, before any sweep, with the covers at the end. It gives the mean ONMI max, or
+for CA-GrQc the AUC of validation pairs. Log-likelihoods are of the start that was chosen, in nats a validation pair."""
 
 
 @dataclass

@@ -16,8 +16,8 @@ GRAPH, FAMILY = "CA-GrQc", "n1000-mu"
 INTRO = """\
 ## Other comparisons
 
-Three reports have details: on [planted covers](reports/lfr.md) of LFR graphs, on [hidden links](reports/links.md) of
-real graphs, and on the [calibration](reports/calibration.md) of link probabilities."""
+Three reports have details: [planted covers](reports/lfr.md), [hidden links](reports/links.md) (other pairs than in the
+section CA-GrQc), and [calibration](reports/calibration.md)."""
 
 
 def _runs(name: str) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def more() -> list[str]:
         if run["graph"].startswith(FAMILY) and run["status"] == "ok":
             by_method[run["method"]].append(run["scores"]["onmi"])
     means = {name: statistics.fmean(values) for name, values in by_method.items()}
-    kinds = "LFR, N = 1000, half overlap: mean ONMI max of 18 kinds of graphs"
+    kinds = "LFR, N = 1000, half of the vertices overlap: mean ONMI max of 18 kinds of graphs"
     rows = [_row(kinds, means, CHOSEN_K, (CHOSEN_K, MMSBGEN))]
     found = {run["method"]: run["auc"] for run in _runs("links") if run["graph"] == GRAPH and run["status"] == "ok"}
     own = tuple(name for name in found if name.startswith("mmsbgen"))
@@ -49,5 +49,6 @@ def more() -> list[str]:
     runs = [run for run in _runs("calibration") if run["before"] and run["after"]]
     before, after = (statistics.fmean(run[key]["ece"] for run in runs) for key in ("before", "after"))
     count = len({run["graph"] for run in runs})
-    rows.append([f"calibration error (ECE), mean of {count} graphs", f"{after:.3f}", f"{before:.3f}, not calibrated"])
+    error = f"calibration error (ECE), mean of {count} graphs"
+    rows.append([error, f"{after:.3f}", f"{before:.3f}, mmsbgen without calibration"])
     return [*INTRO.splitlines(), "", *markdown_table(("measure", "mmsbgen", "best of the others"), rows)]

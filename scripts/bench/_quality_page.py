@@ -17,12 +17,12 @@ Run = Mapping[str, Any]
 _QUOTED_TITLES = ("svinet communities.txt, K given †", "svinet, pi > 0.1, K given †")
 _QUOTED_NOTE = (
     "† svinet was measured earlier on another machine: github.com/premgopalan/svinet at 453de34, `-link-sampling`, "
-    "seeds 1 to 3. It is the authors' program of stochastic variational inference of the same model (Gopalan and Blei, "
-    "PNAS 2013). Its seconds cannot be compared with the others."
+    "seeds 1 to 3. It fits the same model by stochastic variational inference (Gopalan and Blei, PNAS 2013). Its "
+    "seconds cannot be compared with the others."
 )
 
 #: The measures of a page: heading, and the name in a :class:`Result`.
-_MEASURES = (("ONMI max", "onmi"), ("Average F1", "average_f1"), ("Omega", "omega"))
+_MEASURES = (("ONMI max", "onmi"), ("Average F1", "average_f1"), ("Omega index (1 is perfect, 0 is chance)", "omega"))
 
 
 class Result(NamedTuple):
@@ -132,7 +132,7 @@ def auc_table(graph: str, runs: Sequence[Run]) -> list[str]:
     for method in compared(runs):
         mine = [run for run in runs if run["method"] == method]
         values = [run["auc"] for run in finished(mine, method)]
-        title = f"**{TITLES[method]}**" if method == MMSBGEN else TITLES[method]
+        title = "**mmsbgen**" if method == MMSBGEN else TITLES[method]
         if not values:
             why = f"no result in {mine[0]['limit']:g} s" if mine[0]["status"] == "timeout" else "failed"
             rows.append((-1.0, [title, f"0 of {len(mine)}", why, "-", "-"]))
@@ -145,7 +145,8 @@ def auc_table(graph: str, runs: Sequence[Run]) -> list[str]:
         title, value, seconds = QUOTED_AUC[graph]
         rows.append((value, [title, "1", f"{value:.2f}", "-", f"({seconds})"]))
     rows.sort(key=lambda pair: -pair[0])
-    return markdown_table(("method", "runs", "AUC", "AUC of test pairs", "seconds"), [row for _, row in rows])
+    head = ("method", "runs", "AUC of validation pairs", "of test pairs", "seconds")
+    return markdown_table(head, [row for _, row in rows])
 
 
 def standing(graph: str, runs: Sequence[Run]) -> list[str]:
@@ -228,13 +229,12 @@ def page(runs: Sequence[Run], graphs: Mapping[str, Mapping[str, Any]], facts: Se
     lines = ["# Quality", "", INTRO.format(command_note=note).strip()]
     lines += ["", "## In short", ""]
     lines += markdown_table(
-        ("graph", "mmsbgen, ONMI max", "place", "best of the others"), [standing(name, of[name]) for name in known]
+        ("graph", "mmsbgen, ONMI max", "rank", "best of the others"), [standing(name, of[name]) for name in known]
     )
-    lines += ["", *more()]
+    lines += ["", *textwrap.wrap(_QUOTED_NOTE, 120), "", *more()]
     lines += ["", *COVERS_INTRO.splitlines(), "", *covers_table(known, graphs)]
     for heading, name in _MEASURES:
         lines += ["", f"## {heading}", "", *score_table(known, name)]
-    lines += ["", *textwrap.wrap(_QUOTED_NOTE, 120)]
     for name in [one for one in graphs if one not in known]:
         lines += ["", f"## {name}", "", *textwrap.wrap(_about(name, graphs[name]), 120), "", *auc_table(name, of[name])]
     lines += ["", *STARTS_INTRO.splitlines(), "", *starts_table(of)]
@@ -246,8 +246,7 @@ def _about(name: str, known: Mapping[str, Any]) -> str:
     """What there is to say about a graph without known communities."""
     return (
         f"{GRAPHS.get(name, name)}; {known['vertices']} vertices, {known['links']} links. K = {known['k']}. "
-        f"{known['validation']:.0%} of the links are held out for validation and {known['test']:.0%} for test, each "
-        "with as many non-links. "
-        "mmsbgen chose its start and its end by the validation pairs. The test pairs are too few for a precise AUC. "
-        "AUC is the probability that a link ranks above a non-link. All methods but svinet rank the same pairs."
+        f"{known['validation']:.0%} of the links are held out as validation pairs and {known['test']:.0%} as test "
+        "pairs, with as many non-links. Validation pairs chose mmsbgen's start and end; the test pairs are too few for "
+        "a precise AUC. All methods but svinet rank the same pairs."
     )

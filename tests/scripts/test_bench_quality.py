@@ -248,7 +248,7 @@ def test_mmsbgen_runs_with_its_defaults(bench: ModuleType, tmp_path: Path, monke
     assert [run["start"] for run in report["runs"]] == ["ego"] * 4
     text = (tmp_path / "quality.md").read_text()
     assert "- versions: mmsbgen 9.9\n" in text
-    assert "| **mmsbgen, defaults, K given** | 2 | 0.900 ± 0.000 | 0.800 ± 0.000 |" in text
+    assert "| **mmsbgen** | 2 | 0.900 ± 0.000 | 0.800 ± 0.000 |" in text
     assert "| CA-GrQc | - | 0.500 | 0.900 ± 0.000 | - | -2 | -1 | ego 2 |" in text
     commands.clear()
     call(bench, monkeypatch, tmp_path, *words[:2], "--graphs", "fb_348", "--methods", "mmsbgen-random", "--seeds", "1")
