@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from mmsbgen._version import __version__
+from mmsbgen.base.version import __version__
 
 if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import open_store

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from _variants import Variant
 
-from mmsbgen import __version__
+from mmsbgen.base.version import __version__
 
 
 class Row(NamedTuple):

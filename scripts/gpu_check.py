@@ -29,8 +29,8 @@ from _variant_worker import Result
 from _variants import Variant, digests, in_turns, run, spread
 from rich.console import Console
 
-from mmsbgen import __version__
 from mmsbgen.backends import DeviceInfo, open_device
+from mmsbgen.base.version import __version__
 from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec

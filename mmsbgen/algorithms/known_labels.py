@@ -11,12 +11,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import INTEGER, plain, plural
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
-from mmsbgen.base.user_warning import warn_user
-from mmsbgen.families.graph.rows import MOST_FEATURES
+from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.graph.ids import ordered_ids
 

@@ -15,10 +15,9 @@ from scipy.sparse.csgraph import connected_components
 from mmsbgen.algorithms.functions import check_weights
 from mmsbgen.algorithms.known_labels import Format, LabelWarning, known_labels
 from mmsbgen.algorithms.row_rounds import divided, run_rounds, totals
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.user_warning import warn_user
-from mmsbgen.families.graph.rows_inputs import matrix_in
+from mmsbgen.families.graph.row_inputs import matrix_in
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 

@@ -21,7 +21,7 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.graph import GRAPH, SIZES
 from mmsbgen.families.graph.generated import features
 from mmsbgen.families.graph.inputs import GRAPH_ARRAYS, SCRATCH, graph_array
-from mmsbgen.families.graph.rows import row_length
+from mmsbgen.families.graph.row_kernels import row_length
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.runtime import ChosenKernel, Runtime, look_up

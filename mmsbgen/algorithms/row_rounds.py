@@ -14,8 +14,8 @@ from mmsbgen.algorithms.programs import programs
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
-from mmsbgen.families.graph.rows import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, START, TOLERANCE, row_length
-from mmsbgen.families.graph.rows_inputs import state_of_rows
+from mmsbgen.families.graph.row_inputs import state_of_rows
+from mmsbgen.families.graph.row_kernels import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, START, TOLERANCE, row_length
 from mmsbgen.graph.arcs import Arcs
 
 #: Only changes are sent while fewer than one arc in so many leads out of vertices that moved.

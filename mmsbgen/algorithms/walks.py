@@ -15,7 +15,7 @@ from mmsbgen.algorithms.row_rounds import check_tolerance, divided, run_rounds, 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
-from mmsbgen.families.graph.rows import MOST_FEATURES
+from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 

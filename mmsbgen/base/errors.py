@@ -1,4 +1,4 @@
-"""Errors that a user can cause and fix.
+"""Errors that a user can cause and fix, and warnings at the user's line.
 
 The command line prints the message of any :class:`MmsbgenError` without a traceback.  A message names
 the offending value and the remedy.  Errors that are not subclasses are bugs.
@@ -7,7 +7,11 @@ the offending value and the remedy.  Errors that are not subclasses are bugs.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 class MmsbgenError(Exception):
@@ -61,3 +65,11 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     known = {name.lower(): name for name in names}
     near = [known[name] for name in difflib.get_close_matches(word.lower(), known, 2, 0.7)]
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Issue a warning at the innermost stack frame outside this package."""
+    level, frame = 1, sys._getframe().f_back
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level + 1)

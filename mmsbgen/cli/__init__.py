@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mmsbgen import __version__
+from mmsbgen.base.version import __version__
 from mmsbgen.cli.shared.common import LazyCommand, MmsbgenGroup
 from mmsbgen.cli.shared.configuration import config_option
 from mmsbgen.cli.shared.logs import log_options

@@ -97,7 +97,7 @@ def worker(
 
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.jobs import Queue
-    from mmsbgen.worker.supervisor import Worker, WorkerSettings
+    from mmsbgen.jobs.worker.supervisor import Worker, WorkerSettings
 
     def say(text: str) -> None:
         note(text)

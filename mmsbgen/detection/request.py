@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.id_text import plural
 from mmsbgen.base.user_files import check_name
 from mmsbgen.detection.result_options import ResultOptions
@@ -18,7 +19,6 @@ from mmsbgen.export import Clustering, Exports
 from mmsbgen.export.run_folder import read_run
 from mmsbgen.graph import Graph, ReadingOptions, as_graph
 from mmsbgen.graph.ids import numbered_pairs
-from mmsbgen.ranks.world import World
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.evaluation import Trace

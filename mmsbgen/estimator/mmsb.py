@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.declared_options import Parameters
-from mmsbgen.base.errors import InputError, ParameterError
-from mmsbgen.base.user_warning import warn_user
+from mmsbgen.base.errors import InputError, ParameterError, warn_user
 from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
 from mmsbgen.detection.result_options import ResultOptions

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen._version import __version__
 from mmsbgen.base.atomic_files import published_archive, readable_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
+from mmsbgen.base.version import __version__
 from mmsbgen.detection.request import Detection
 from mmsbgen.estimator.fitted import FittedChain
 from mmsbgen.graph import Graph, LoadReport

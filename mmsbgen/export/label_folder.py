@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen._version import __version__
 from mmsbgen.algorithms import LabelShares
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.libraries import versions
+from mmsbgen.base.version import __version__
 from mmsbgen.graph import Graph
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import Memberships, largest, outside

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.declared_options import Parameters
-from mmsbgen.base.errors import InputError
-from mmsbgen.base.user_warning import warn_user
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.factorisation.device_sweeps import LeastSquaresSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,

@@ -14,7 +14,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mf import MF
-from mmsbgen.families.mf.als import scratch_of
+from mmsbgen.families.mf.als_kernels import scratch_of
 from mmsbgen.families.mf.layout import by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import SCHEDULES, Part

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen._version import __version__
 from mmsbgen.base.atomic_files import DAMAGED, FOREIGN, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
+from mmsbgen.base.version import __version__
 from mmsbgen.factorisation.als_estimator import ALS
 from mmsbgen.factorisation.fit_loop import Scaled
 from mmsbgen.factorisation.fitted_factors import ModelFactors

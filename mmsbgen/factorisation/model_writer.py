@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen._version import __version__
 from mmsbgen.base.atomic_files import published_archive
+from mmsbgen.base.version import __version__
 from mmsbgen.graph.id_json import to_json
 
 __all__ = ["ARRAYS", "FORMAT", "KIND", "write_model"]

@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from mmsbgen.base.declared_options import Parameters
-from mmsbgen.base.errors import ParameterError
-from mmsbgen.base.user_warning import warn_user
+from mmsbgen.base.errors import ParameterError, warn_user
 from mmsbgen.factorisation.device_sweeps import StochasticSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,

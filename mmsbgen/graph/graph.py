@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_text, plain, plural
-from mmsbgen.base.user_warning import warn_user
 
 Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]

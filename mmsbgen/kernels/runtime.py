@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from mmsbgen._version import __version__
 from mmsbgen.backends.base import Device, DeviceInfo, Event
 from mmsbgen.base.errors import CompileError, ConfigError, InputError, LaunchError, LaunchLimitError, MmsbgenError
 from mmsbgen.base.progress import stage
+from mmsbgen.base.version import __version__
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord
 from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.kernels.build import BoundKernel, build, compiler_options, traits_of

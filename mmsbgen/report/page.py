@@ -12,11 +12,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from mmsbgen._version import __version__
 from mmsbgen.base.atomic_files import FileTransaction, writable_folder, write_bytes
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.progress import Stage, stage
+from mmsbgen.base.version import __version__
 from mmsbgen.report.style import Picture
 
 #: Most characters of a text.

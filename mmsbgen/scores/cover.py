@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
-from mmsbgen.base.user_warning import warn_user
 
 _FORM = "a cover has one community a line: ids separated by tabs, or by spaces where no id has any"
 

@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from mmsbgen import __version__
+from mmsbgen.base.version import __version__
 from mmsbgen.service.http import problem_details
 from mmsbgen.service.http.middleware import RequestGate
 from mmsbgen.service.http.service_settings import ServiceSettings

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen import __version__
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.base.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "docs" / "reports"

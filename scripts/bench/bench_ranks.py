@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends import find_device, opened
+from mmsbgen.backends.ranks.starting import started_together
+from mmsbgen.backends.ranks.world import World
 from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
 from mmsbgen.detection.ranks.forming import formed_team, open_ranks
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.ranks.starting import started_together
-from mmsbgen.ranks.world import World
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.ranks.sharing import Team

@@ -39,8 +39,8 @@ from mmsbgen.cli.shared.common import of_roof
 from mmsbgen.families import family
 from mmsbgen.families.graph.generated import features
 from mmsbgen.families.graph.inputs import of_graph
-from mmsbgen.families.graph.rows import row_length
-from mmsbgen.families.graph.rows_inputs import matrix_in, state_of_rows
+from mmsbgen.families.graph.row_inputs import matrix_in, state_of_rows
+from mmsbgen.families.graph.row_kernels import row_length
 from mmsbgen.graph import Arcs, as_arcs
 from mmsbgen.kernels.build import build, release, traits_of, upload
 from mmsbgen.kernels.family import Workload

@@ -27,7 +27,7 @@ import numpy as np
 from _harness import Sample, chosen_devices, parser, progress
 from _report import Report
 
-from mmsbgen import Detection
+from mmsbgen.detection.detect import Detection
 from mmsbgen.graph import Graph, load_graph, split
 from mmsbgen.sampler.diagnostics.held_out import auc, auc_error
 

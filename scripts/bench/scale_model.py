@@ -26,7 +26,7 @@ from typing import Any
 
 from _report import REPORTS, markdown_table
 
-from mmsbgen.ranks.nccl_exchange import NcclExchange
+from mmsbgen.backends.ranks.nccl_exchange import NcclExchange
 
 #: Assumed rates in bytes a second: NVLink of an H100 at two thirds of its 450 GB/s, and networks at four fifths.
 NVLINK, IB_400, ETHERNET_100 = 300e9, 40e9, 10e9

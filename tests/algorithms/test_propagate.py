@@ -23,7 +23,7 @@ from mmsbgen.algorithms.known_labels import known_labels
 from mmsbgen.algorithms.row_rounds import run_rounds, totals
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
-from mmsbgen.families.graph.rows_inputs import matrix_in
+from mmsbgen.families.graph.row_inputs import matrix_in
 from mmsbgen.graph import Arcs, GraphWarning, as_arcs
 from tests.families.graph.shapes import arcs as graph_of
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from mmsbgen.backends import Device
+from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.cli import main
 from mmsbgen.cli.shared.machine_checks import Finding, examine, self_test
 from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
@@ -21,7 +22,6 @@ from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.record_key import key_of
-from mmsbgen.tuner.measure.device_lock import device_lock
 from tests.records import program
 
 

@@ -18,12 +18,12 @@ import psutil
 import pytest
 
 from mmsbgen.backends import find_device
+from mmsbgen.backends.ranks.starting import start_ranks
+from mmsbgen.backends.ranks.world import short
 from mmsbgen.base.errors import InputError, LaunchError
 from mmsbgen.detection.detect import detect
 from mmsbgen.detection.ranks.following import device_of_rank
 from mmsbgen.detection.ranks.forming import check_shared, why_not_nccl
-from mmsbgen.ranks.starting import start_ranks
-from mmsbgen.ranks.world import short
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.saved.checkpoint import load
 from tests.detection.detections import cli
@@ -160,7 +160,7 @@ def test_a_rank_that_dies_ends_all_with_its_name_and_a_checkpoint(tmp_path: Path
 
 #: Questions and limits come sooner; in rank 1 the fifth wait for the device takes longer than the limit.
 IMPATIENT = """
-from mmsbgen.ranks import world
+from mmsbgen.backends.ranks import world
 
 world._ASK_S, world._SILENT_S = 1.0, 3.0
 """
@@ -203,7 +203,7 @@ def test_a_rank_that_hangs_ends_all_with_its_name_and_a_checkpoint(tmp_path: Pat
 #: Each rank believes that it is on a host of its own, whose folders it would not share.
 HOSTS = """
 import os
-from mmsbgen.ranks import world
+from mmsbgen.backends.ranks import world
 
 def alone():
     found = mpi()
@@ -266,7 +266,9 @@ def test_ranks_with_other_arguments_are_refused(tmp_path: Path) -> None:
 
 def test_ranks_get_the_arguments_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[list[str]] = []
-    monkeypatch.setattr("mmsbgen.ranks.starting.start_ranks", lambda count, arguments: given.append(arguments) or count)
+    monkeypatch.setattr(
+        "mmsbgen.backends.ranks.starting.start_ranks", lambda count, arguments: given.append(arguments) or count
+    )
     finish_here("--devices", "pocl,pocl")
     assert given == [["detect", DATA, *OPTIONS, "--devices", "pocl,pocl"]]
 
@@ -281,7 +283,7 @@ def test_a_launcher_without_rank_0(
     launcher = tmp_path / "mpiexec"
     launcher.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exit\n{does}\n')
     launcher.chmod(0o755)
-    monkeypatch.setattr("mmsbgen.ranks.starting._launcher", lambda: str(launcher))
+    monkeypatch.setattr("mmsbgen.backends.ranks.starting._launcher", lambda: str(launcher))
     with pytest.raises(error):
         start_ranks(2, [])
 
@@ -313,7 +315,7 @@ def test_a_device_that_does_not_end_ends_with_its_process(error: str, code: int,
     program = f"""
 import time
 from mmsbgen.base.errors import LaunchError
-from mmsbgen.ranks.world import World
+from mmsbgen.backends.ranks.world import World
 world = object.__new__(World)
 world.rank, world._silent = 0, []
 world.ends_after(0.0, {error})
@@ -343,7 +345,7 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
     [
         ("mmsbgen.detection.ranks", "forming", "made_exchange", "LaunchError('it fails')", 1),
         ("mmsbgen.sampler.ranks.sharing", "SweptRange", "cut", "KeyboardInterrupt", 130),
-        ("mmsbgen.ranks.world", "World", "send", "LaunchError('it fails')", 1),
+        ("mmsbgen.backends.ranks.world", "World", "send", "LaunchError('it fails')", 1),
     ],
 )
 def test_rank_0_that_fails_ends_all(tmp_path: Path, module: str, owner: str, name: str, error: str, code: int) -> None:

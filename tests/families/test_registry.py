@@ -10,7 +10,7 @@ import pytest
 
 from mmsbgen import families
 from mmsbgen.base.errors import InputError
-from mmsbgen.worker import tuning_job
+from mmsbgen.jobs.worker import tuning_job
 
 FILE = Path(__file__).parents[1] / "data" / "own" / "vector_add.py"
 

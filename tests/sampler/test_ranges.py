@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends import Buffer, Device, open_device
+from mmsbgen.backends.ranks.world import LostRankError, Released
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.ranks.world import LostRankError, Released
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import evaluation
 from mmsbgen.sampler.options.options import Options

@@ -12,13 +12,13 @@ import pytest
 from filelock import Timeout
 
 from mmsbgen.backends import Device
+from mmsbgen.backends.device_lock import device_lock, file_name, having_device
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.tuner.measure.device_lock import device_lock, file_name, having_device
 
 _HOLD = """
 import sys, time
-from mmsbgen.tuner.measure.device_lock import device_lock
+from mmsbgen.backends.device_lock import device_lock
 with device_lock("a device"):
     print("held", flush=True)
     time.sleep(60)

@@ -13,7 +13,7 @@ import pytest
 
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Queue
-from mmsbgen.worker.supervisor import Worker, WorkerSettings
+from mmsbgen.jobs.worker.supervisor import Worker, WorkerSettings
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 

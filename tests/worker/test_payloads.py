@@ -15,9 +15,9 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.detection import detect
 from mmsbgen.export.run_folder import graph_of_run
+from mmsbgen.jobs.worker import detection_job, tuning_job
+from mmsbgen.jobs.worker.task import StoppedError, Task
 from mmsbgen.sampler.saved import checkpoint
-from mmsbgen.worker import detection_job, tuning_job
-from mmsbgen.worker.task import StoppedError, Task
 
 
 def test_a_detection_takes_the_options_of_the_sampler() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 import mmsbgen
 from mmsbgen.jobs import Job
-from mmsbgen.worker.supervisor import OWNER, Worker
+from mmsbgen.jobs.worker.supervisor import OWNER, Worker
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 

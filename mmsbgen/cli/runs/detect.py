@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mmsbgen import __version__
+from mmsbgen.backends.ranks.starting import started_together
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.version import __version__
 from mmsbgen.cli.shared import logs
 from mmsbgen.cli.shared.common import ARGUMENTS, INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
@@ -23,13 +24,12 @@ from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath, readable_path
 from mmsbgen.detection.result_options import ResultOptions
-from mmsbgen.ranks.starting import started_together
 from mmsbgen.sampler.options.options import Options
 
 if TYPE_CHECKING:
+    from mmsbgen.backends.ranks.world import World
     from mmsbgen.detection.detect import Detection
     from mmsbgen.graph import ReadingOptions
-    from mmsbgen.ranks.world import World
     from mmsbgen.sampler.chain.sampler import Sampler
     from mmsbgen.sampler.diagnostics.evaluation import Trace
 
@@ -99,16 +99,16 @@ def detect(context: click.Context, /, graph: Path, **given: Any) -> None:
     """Run one detection and print its summary."""
     devices = _devices(context, given)
     if len(devices) > 1 and not started_together():
-        from mmsbgen.ranks.starting import start_ranks
+        from mmsbgen.backends.ranks.starting import start_ranks
 
         sys.exit(start_ranks(len(devices), context.meta[ARGUMENTS]))
     with ExitStack() as stack:
         if started_together():
+            from mmsbgen.backends.ranks.starting import tell_ready
+            from mmsbgen.backends.ranks.world import World
             from mmsbgen.cli.shared.progress_display import mute_stages
             from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
             from mmsbgen.detection.ranks.forming import check_alike
-            from mmsbgen.ranks.starting import tell_ready
-            from mmsbgen.ranks.world import World
 
             world = stack.enter_context(World())
             flags = {one.name: one.opts[-1] for one in context.command.params}

@@ -95,7 +95,7 @@ def examine(
 
 
 def _python() -> Iterator[Finding]:
-    from mmsbgen._version import __version__
+    from mmsbgen.base.version import __version__
 
     here = f"mmsbgen {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}"
     yield Finding("Python", "ok", f"{here}, {platform.machine()}", details={"executable": sys.executable})

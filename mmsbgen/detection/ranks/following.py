@@ -10,13 +10,13 @@ from collections import Counter
 from pathlib import Path
 
 from mmsbgen.backends import discover, find_device, opened
+from mmsbgen.backends.ranks.world import Ended, LostRankError, Released, World, short
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.ranks.forming import made_exchange, place
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.ranks.world import Ended, LostRankError, Released, World, short
 from mmsbgen.sampler.ranks.following import follow
 from mmsbgen.sampler.saved.checkpoint import device_name
 

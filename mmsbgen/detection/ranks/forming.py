@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 from mmsbgen.backends import Device
+from mmsbgen.backends.ranks.exchanges import Exchange, HostExchange
+from mmsbgen.backends.ranks.starting import set_by_mpi
+from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.errors import InputError, MissingDependencyError
-from mmsbgen.ranks.exchanges import Exchange, HostExchange
-from mmsbgen.ranks.starting import set_by_mpi
-from mmsbgen.ranks.world import World
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.ranks.sharing import Team
 from mmsbgen.sampler.saved.checkpoint import device_name
@@ -64,7 +64,7 @@ def formed_team(world: World, device: Device, configs: dict[str, Any]) -> Team:
     reason = why_not_nccl(world.names, places)
     identity = None
     if not reason:
-        from mmsbgen.ranks.nccl_exchange import new_identity
+        from mmsbgen.backends.ranks.nccl_exchange import new_identity
 
         identity = new_identity()
     world.tell("exchange", identity)
@@ -77,7 +77,7 @@ def place(device: Device) -> tuple[str, bool]:
     """Machine and address of an NVIDIA GPU, else ""; and whether NCCL can use it."""
     if device.info.backend != "cuda":
         return "", False
-    from mmsbgen.ranks.nccl_exchange import has_nccl
+    from mmsbgen.backends.ranks.nccl_exchange import has_nccl
 
     return f"{os.uname().nodename} {device.pci_address()}", has_nccl()
 
@@ -101,7 +101,7 @@ def made_exchange(world: World, device: Device, identity: bytes | None) -> Excha
     if identity is None:
         return HostExchange(world, device)
     from mmsbgen.backends.nvidia.cuda_device import CudaDevice
-    from mmsbgen.ranks.nccl_exchange import NcclExchange
+    from mmsbgen.backends.ranks.nccl_exchange import NcclExchange
 
     if not isinstance(device, CudaDevice):
         raise MissingDependencyError(f"NCCL is for NVIDIA GPUs, not for {device.info.spec}")

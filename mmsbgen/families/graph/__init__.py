@@ -7,9 +7,9 @@ from typing import Any
 
 from mmsbgen.families.graph import generated
 from mmsbgen.families.graph.declare import BFS, CORES, SSSP
-from mmsbgen.families.graph.rounds import rounds_kernel
-from mmsbgen.families.graph.rows import MOST_FEATURES, propagate_kernel, row_length
-from mmsbgen.families.graph.rows_inputs import WORKLOAD_ROUNDS
+from mmsbgen.families.graph.round_kernels import rounds_kernel
+from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
+from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length
 from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem

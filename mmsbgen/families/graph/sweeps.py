@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import NONE, real_of
 from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, LOOP, PER_ITEM, PER_UNIT, fits
-from mmsbgen.families.graph.rounds import shape
+from mmsbgen.families.graph.round_kernels import shape
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem

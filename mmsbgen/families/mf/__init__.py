@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from mmsbgen.families.mf import workloads
-from mmsbgen.families.mf.als import als_kernel
+from mmsbgen.families.mf.als_kernels import als_kernel
 from mmsbgen.families.mf.errors import error_kernel
 from mmsbgen.families.mf.layout import padded_width, stored_bytes
 from mmsbgen.families.mf.schedules import STORAGES
-from mmsbgen.families.mf.sgd import sgd_kernels
+from mmsbgen.families.mf.sgd_kernels import sgd_kernels
 from mmsbgen.families.mf.sgd_workload import sgd_workload
 from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mf import reference
-from mmsbgen.families.mf.als import scratch_of
+from mmsbgen.families.mf.als_kernels import scratch_of
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors

@@ -26,10 +26,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph.files.file_bytes import (
     foreign_format,
     need_fields,

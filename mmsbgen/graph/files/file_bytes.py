@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
-from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph.graph import GraphWarning
 
 _SUFFIXES = {".gz", ".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist", ".dat", ".ungraph", ".adjlist", ".metis"}

@@ -9,9 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.libraries import library
-from mmsbgen.base.user_warning import warn_user
 from mmsbgen.graph.files.file_bytes import text_lines
 from mmsbgen.graph.files.words import graph_of_words
 from mmsbgen.graph.graph import Graph, GraphWarning

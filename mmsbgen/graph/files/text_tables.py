@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.errors import InputError
-from mmsbgen.base.user_warning import warn_user
+from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.graph.graph import GraphWarning
 from mmsbgen.graph.reading_options import (
     USUAL_COLUMNS,

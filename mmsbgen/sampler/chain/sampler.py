@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends.base import Event
+from mmsbgen.backends.ranks.world import LostRankError
 from mmsbgen.base.errors import CompileError, ConfigError, InputError
 from mmsbgen.families.mmsb.blocks.link_kernels import links_groups
 from mmsbgen.graph import Split
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.ranks.world import LostRankError
 from mmsbgen.sampler.chain.chain_kernels import chosen
 from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
 from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends.base import Buffer
+from mmsbgen.backends.ranks.exchanges import Exchange
+from mmsbgen.backends.ranks.world import LostRankError, Released, World, short
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.ranks.exchanges import Exchange
-from mmsbgen.ranks.world import LostRankError, Released, World, short
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
 from mmsbgen.sampler.state.device_state import StateShape

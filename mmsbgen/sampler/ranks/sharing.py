@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends.base import Buffer, Device, Event
+from mmsbgen.backends.ranks.exchanges import Exchange
+from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.errors import DeviceMemoryError, InputError
 from mmsbgen.graph import Split
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
-from mmsbgen.ranks.exchanges import Exchange
-from mmsbgen.ranks.world import World
 from mmsbgen.sampler.minibatch.partners import Launch
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -148,7 +148,8 @@ class SharedSweeps:
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
         """Sweep, exchange the new rows, and sum.
 
-        If a rank is lost, the state is as before the sweep, and :class:`mmsbgen.ranks.world.LostRankError` is raised.
+        If a rank is lost, the state is as before the sweep, and
+        :class:`mmsbgen.backends.ranks.world.LostRankError` is raised.
         """
         world, exchange, device = self._world, self._exchange, self._device
         device.copy(self._sums_before, values["row_sums"])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends import Device, open_device
+from mmsbgen.backends.device_lock import having_device
 from mmsbgen.base.progress import stage
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
@@ -25,7 +26,6 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts.leiden import propagated
 from mmsbgen.sampler.starts.start_methods import Start, by_label, communities, forget, of_sets, training_graph
-from mmsbgen.tuner.measure.device_lock import having_device
 
 _TURNS, _FEWEST = 7, 5
 _FIRST = 20

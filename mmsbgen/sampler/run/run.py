@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from mmsbgen.backends.ranks.world import LostRankError
 from mmsbgen.base.stop_signals import StopRequest
-from mmsbgen.ranks.world import LostRankError
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation

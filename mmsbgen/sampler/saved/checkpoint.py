@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen._version import __version__
 from mmsbgen.backends.base import Buffer, Device, DeviceInfo
 from mmsbgen.base.atomic_files import published_archive, readable_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import versions
+from mmsbgen.base.version import __version__
 from mmsbgen.graph import Graph
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.family import Array

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen._version import __version__
 from mmsbgen.base.atomic_files import FileTransaction, published_archive, write_text
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import versions
+from mmsbgen.base.version import __version__
 from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.families.mmsb.numbers.sparse_rows import filled
 from mmsbgen.graph import Graph, Split

@@ -18,6 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.jobs import Job, Queue, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.worker import detection_job as detect_work
+from mmsbgen.jobs.worker import tuning_job as tune_work
 from mmsbgen.service.exported_results import GRAPH
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.http.uploads import body_chunks
@@ -35,8 +37,6 @@ from mmsbgen.service.models.job_models import (
 )
 from mmsbgen.service.models.kernel_models import Text
 from mmsbgen.service.service_context import ServiceContext, context_of
-from mmsbgen.worker import detection_job as detect_work
-from mmsbgen.worker import tuning_job as tune_work
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=documented(401, 421, 422, 429, 503))
 

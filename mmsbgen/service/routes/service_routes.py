@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from mmsbgen import __version__
+from mmsbgen.base.version import __version__
 from mmsbgen.db.store.schema import REVISIONS
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.http.uploads import body_chunks

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.base.version import __version__
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import absolute, resolve_family
 from mmsbgen.kernels.build import traits_of

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mmsbgen._version import __version__
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.base.version import __version__
 from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem

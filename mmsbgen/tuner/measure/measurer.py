@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.backends.device_lock import PATIENT_S
 from mmsbgen.backends.opencl.compiler_caches import prepare
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.host_memory import available_host_memory, readable, resident_bytes
 from mmsbgen.base.processes import ChildProcess
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.device_lock import PATIENT_S
 from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
@@ -167,7 +167,7 @@ class Measurer:
             raise
 
     def hardware(self) -> str:
-        """The device's name for :func:`mmsbgen.tuner.measure.device_lock.device_lock`."""
+        """The device's name for :func:`mmsbgen.backends.device_lock.device_lock`."""
         name: str = self._running().ask("hardware", (), "load", self.limits)
         return name
 

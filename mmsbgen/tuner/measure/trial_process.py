@@ -22,6 +22,7 @@ from typing import Any, Literal
 from jinja2 import TemplateError
 
 from mmsbgen.backends import Device, DeviceInfo, Event, open_device
+from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import resolve_family
@@ -30,7 +31,6 @@ from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.device_lock import device_lock
 from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
 from mmsbgen.tuner.measure.full_size import FullSizeCheck
 from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mmsbgen.backends.device_lock import having_device
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import cost
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead
-from mmsbgen.tuner.measure.device_lock import having_device
 from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.measure.noise import Noise

@@ -12,8 +12,8 @@ from mmsbgen.backends import Device
 from mmsbgen.families import family
 from mmsbgen.families.graph.generated import generated, workload
 from mmsbgen.families.graph.inputs import of_graph
-from mmsbgen.families.graph.rows import COUNTS, PASSES, ROUNDS, row_length
-from mmsbgen.families.graph.rows_inputs import after_rounds, matrix_in, state_of_rows
+from mmsbgen.families.graph.row_inputs import after_rounds, matrix_in, state_of_rows
+from mmsbgen.families.graph.row_kernels import COUNTS, PASSES, ROUNDS, row_length
 from mmsbgen.graph import Arcs
 from mmsbgen.kernels.build import BoundKernel, build, check_built, release, traits_of, upload
 from mmsbgen.kernels.family import Workload

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.backends.base import Buffer, Device
-from mmsbgen.ranks.world import World
+from mmsbgen.backends.ranks.world import World
 
 __all__ = ["Exchange", "HostExchange"]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+from mmsbgen.backends.device_lock import having_device
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import plain_json
@@ -14,13 +15,12 @@ from mmsbgen.detection.detect import Request, perform
 from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chains import CheckpointError
 from mmsbgen.graph import GraphWarning, ReadingOptions, load_edge_list
+from mmsbgen.jobs.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.saved import checkpoint as checkpoints
-from mmsbgen.tuner.measure.device_lock import having_device
-from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
 
 _OPTIONS = {field.name for field in fields(Options)}
 _RESULTS = options_of(ResultOptions)

@@ -1,4 +1,4 @@
-"""The child process that does one job, started by :mod:`mmsbgen.worker.job_child`.
+"""The child process that does one job, started by :mod:`mmsbgen.jobs.worker.job_child`.
 
 It does not write to the queue, and may die at any moment.
 """
@@ -17,9 +17,9 @@ from typing import Any
 
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import parent_connection
-from mmsbgen.worker.task import JobOutcome, StoppedError, Task
+from mmsbgen.jobs.worker.task import JobOutcome, StoppedError, Task
 
-_WORK = {"detect": "mmsbgen.worker.detection_job", "tune": "mmsbgen.worker.tuning_job"}
+_WORK = {"detect": "mmsbgen.jobs.worker.detection_job", "tune": "mmsbgen.jobs.worker.tuning_job"}
 
 
 class _Tells:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from mmsbgen.backends.base import Buffer
 from mmsbgen.backends.nvidia.cuda_device import CudaDevice
 from mmsbgen.backends.nvidia.kernel_arguments import address_of
+from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.errors import LaunchError, MissingDependencyError
-from mmsbgen.ranks.world import World
 
 __all__ = ["NcclExchange", "has_nccl", "new_identity"]
 
@@ -92,7 +92,7 @@ class NcclExchange:
                 raise LaunchError(f"NCCL cannot {what} on {self._device.info.spec}: {error}") from error
 
     def share(self, buffers: Sequence[Buffer]) -> None:
-        """As :meth:`mmsbgen.ranks.exchanges.Exchange.share`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.share`."""
         with self._calling("broadcast", after=True):
             self._nccl.group_start()
             for buffer in buffers:
@@ -102,7 +102,7 @@ class NcclExchange:
             self._join()
 
     def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
-        """As :meth:`mmsbgen.ranks.exchanges.Exchange.gather`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.gather`."""
         own, size, first, rows = self._world.rank, self._world.size, begins.tolist(), (ends - begins).tolist()
         with self._calling("gather", after=True):
             self._nccl.group_start()
@@ -117,7 +117,7 @@ class NcclExchange:
             self._nccl.group_end()
 
     def add(self, buffer: Buffer) -> None:
-        """As :meth:`mmsbgen.ranks.exchanges.Exchange.add`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.add`."""
         place = address_of(buffer)
         with self._calling("add", after=True):
             self._nccl.reduce(place, place, buffer.size, _U64, _SUM, 0, self._comm, self._stream)
@@ -130,14 +130,14 @@ class NcclExchange:
         return event
 
     def settle(self) -> None:
-        """As :meth:`mmsbgen.ranks.exchanges.Exchange.settle`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.settle`."""
         with self._calling("exchange"):
             # A wait for the queue itself could not be left when a rank is lost.
             self._world.until(self._device.record().query, own=True)
             self._world.until(self._join().query)
 
     def abandon(self) -> None:
-        """As :meth:`mmsbgen.ranks.exchanges.Exchange.abandon`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.abandon`."""
         # NCCL may wait for the ranks that are no more; its kernels end before that.
         threading.Thread(target=self._nccl.comm_abort, args=(self._comm,), daemon=True).start()
         with self._calling("abort"):
@@ -146,6 +146,6 @@ class NcclExchange:
                 time.sleep(1e-3)
 
     def close(self) -> None:
-        """As :meth:`mmsbgen.ranks.exchanges.Exchange.close`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.close`."""
         with self._calling("end"):
             self._nccl.comm_destroy(self._comm)

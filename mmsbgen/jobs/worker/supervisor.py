@@ -16,15 +16,15 @@ from typing import Any
 
 from filelock import Timeout
 
+from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.db.store.connect import Location
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.jobs import KINDS, Job, Lease, LeaseLostError, Queue, UnknownJobError
-from mmsbgen.tuner.measure.device_lock import device_lock
-from mmsbgen.worker.job_child import Child, ask_device
-from mmsbgen.worker.lease_renewal import LeaseRenewal
-from mmsbgen.worker.task import JobOutcome, Task
+from mmsbgen.jobs.worker.job_child import Child, ask_device
+from mmsbgen.jobs.worker.lease_renewal import LeaseRenewal
+from mmsbgen.jobs.worker.task import JobOutcome, Task
 
 CHECKPOINT = "checkpoint.npz"
 OWNER = "database"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.families.graph.declare import NONE
-from mmsbgen.families.graph.rows import COUNTS, row_length
+from mmsbgen.families.graph.row_kernels import COUNTS, row_length
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.family import Expected, Judge
 

@@ -9,7 +9,7 @@ from typing import Any
 from mmsbgen.backends.opencl.compiler_caches import prepare
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import ChildProcess
-from mmsbgen.worker.task import JobOutcome, Task
+from mmsbgen.jobs.worker.task import JobOutcome, Task
 
 _WHO = "the process that did it"
 _ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -21,7 +21,7 @@ class Child(ChildProcess):
     def __init__(self, task: Task) -> None:
         # Prepared here, as a child that is killed would leave its temporary folder behind.
         prepare()
-        super().__init__("mmsbgen.worker.job_process")
+        super().__init__("mmsbgen.jobs.worker.job_process")
         # If the child has died already, :meth:`hear` reports it.
         with contextlib.suppress(OSError):
             self.connection.send(task)

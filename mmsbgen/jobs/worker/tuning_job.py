@@ -12,6 +12,7 @@ from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family as family_named
+from mmsbgen.jobs.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.chain.chain_problem import problem_of_graph
 from mmsbgen.sampler.options.options import Options
@@ -20,7 +21,6 @@ from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.run.tune_options import TuneOptions
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import fixed_values
-from mmsbgen.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
 
 _TYPES = {"family": str, "kernels": list, "problem": dict, "fixed": dict, "sampler": dict}
 _SHOWN = {str: "text", list: "list", dict: "mapping"}
