@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 
 from mmsbgen.backends import open_device
 from mmsbgen.base.progress import stage
-from mmsbgen.db.selection.index import Index
-from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.graph import GRAPH, SIZES
 from mmsbgen.families.graph.generated import features
 from mmsbgen.families.graph.inputs import GRAPH_ARRAYS, SCRATCH, graph_array
 from mmsbgen.families.graph.row_kernels import row_length
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.problem import Problem, Value
-from mmsbgen.kernels.runtime import ChosenKernel, Runtime, look_up
+from mmsbgen.kernels.runtime import ChosenKernel, look_up, opened_runtime
 
 #: Arrays of an undirected graph that are equal to others.
 _SAME = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}
@@ -36,8 +34,7 @@ class Programs:
     def __init__(self, device: str | None, database: str | Path | None) -> None:
         with contextlib.ExitStack() as opened:
             self.device = opened.enter_context(open_device(device))
-            store = opened.enter_context(open_store(database, read_only=True))
-            self.runtime = Runtime(self.device, GRAPH, Index(store))
+            self.runtime = opened.enter_context(opened_runtime(self.device, GRAPH, database))
             self.close = opened.pop_all().close
         self._lock = threading.Lock()
         self._built: dict[Any, ChosenKernel] = {}

@@ -9,12 +9,12 @@ from typing import Any
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.request import Request
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.diagnostics.communities import checked_threshold
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.saved import result_folder
+from mmsbgen.sampler.saved.result_options import ResultOptions
 
 
 @dataclass(frozen=True)

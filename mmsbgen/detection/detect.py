@@ -10,13 +10,13 @@ from typing import Any, Literal
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import check_request
-from mmsbgen.detection.load_graph import load_graph, split_graph
-from mmsbgen.detection.plan_chain import plan_chain, searching_device
+from mmsbgen.detection.load_graph import load_graph
+from mmsbgen.detection.plan_chain import plan_chain
 from mmsbgen.detection.ranks.forming import check_shared, open_ranks
 from mmsbgen.detection.request import Detection, Request
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.graph import ReadingOptions
-from mmsbgen.sampler.starts.background_search import searching_for_starts
+from mmsbgen.sampler.saved.result_options import ResultOptions
+from mmsbgen.sampler.starts.background_search import searching_device, searching_for_starts
 
 __all__ = ["Detection", "Request", "detect", "perform"]
 
@@ -112,14 +112,13 @@ def perform(source: Any, request: Request) -> Detection:
     checked = check_request(request)
     if request.world is not None:
         open_ranks(request.world)
-    graph = load_graph(source, checked)
-    parts = split_graph(graph, checked)
+    parts = load_graph(source, checked)
     info, plan = plan_chain(parts, checked)
     if request.world is not None:
         check_shared(checked.options if plan is None else plan.options, checked.k_auto)
     # No search for starts before K is known or when a chain is resumed.
     seeks = plan is not None and checked.checkpoint is None
-    device = searching_device(parts, info, plan) if plan is not None else None
+    device = searching_device(parts, info, plan.needs) if plan is not None else None
     with searching_for_starts(parts, checked.options, device) if seeks else nullcontext() as sought:
         # Imported here: it takes a second, and the search runs meanwhile.
         from mmsbgen.detection.publish import publish

@@ -1,4 +1,4 @@
-"""Steps 2 and 3: load the graph, check it against the request, and split its links."""
+"""Steps 2 and 3: load the graph and check it against the request; split its links."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.detection.check_request import CheckedRequest, has_work, longer
-from mmsbgen.graph import Graph, Split, read_graph, split
-from mmsbgen.sampler.options.options import Options
+from mmsbgen.graph import Split, read_graph
+from mmsbgen.sampler.chain.chain_problem import drawn_split
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.saved import result_folder, results
 
@@ -16,43 +16,30 @@ from mmsbgen.sampler.saved import result_folder, results
 ALWAYS_TAKEN = 2**16
 
 
-def load_graph(source: Any, checked: CheckedRequest) -> Graph:
-    """Load the graph by :func:`mmsbgen.graph.as_graph`.
+def load_graph(source: Any, checked: CheckedRequest) -> Split:
+    """Load the graph by :func:`mmsbgen.graph.as_graph`, and split its links as the options say.
 
-    Raises :class:`InputError` if ids cannot be written to files, if the checkpoint belongs to another graph, if
-    results of another graph would be lost, or if a resumed run has nothing to do.
+    Sends messages on results that will be replaced, on ignored input and on warnings.
+
+    Raises :class:`InputError` if ids cannot be written to files, if the checkpoint belongs to another graph, if results
+    of another graph would be lost, if a resumed run has nothing to do, or for far more communities than vertices.
     """
-    request, checkpoint = checked.request, checked.checkpoint
+    request, options, checkpoint = checked.request, checked.options, checked.checkpoint
     graph = read_graph(source, request.reading)
     if request.out is not None:
         results.words_for_files(graph.ids)
     if checkpoint is not None:
         checkpoints.belongs(checkpoint, graph)
-        has_work(checkpoint, checked.options, request)
-        longer(checkpoint, checked.options, request)
+        has_work(checkpoint, options, request)
+        longer(checkpoint, options, request)
     if request.out is not None:
         if not (request.overwrite or request.resumes_saved):
             result_folder.keep_others(request.out, graph.digest)
         for text in result_folder.replaced(request.out, checkpoint.meta["graph"] if checkpoint is not None else None):
             request.on_message(text)
-    return graph
-
-
-def drawn_split(graph: Graph, options: Options) -> Split:
-    """The split of a run: its shares of the links, by its seed."""
-    shares = options.held_out_share(graph.n_links), options.test_share(graph.n_links)
-    return split(graph, validation=shares[0], test=shares[1], seed=options.seed)
-
-
-def split_graph(graph: Graph, checked: CheckedRequest) -> Split:
-    """Split the graph as the options say; sends messages on ignored input and on warnings.
-
-    Raises :class:`InputError` for far more communities than vertices.
-    """
-    request, options = checked.request, checked.options
     k, n = options.n_communities, graph.n_vertices
     most = max(ALWAYS_TAKEN, 100 * n)
-    if not checked.k_auto and checked.checkpoint is None and k > most:
+    if not checked.k_auto and checkpoint is None and k > most:
         raise InputError(f"K={k} is far more than the graph's {plural(n, 'vertex', 'vertices')}: give at most {most}")
     parts = drawn_split(graph, options)
     if dropped := graph.report.dropped():

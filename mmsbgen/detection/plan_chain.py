@@ -12,11 +12,7 @@ from mmsbgen.graph import Split
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, entries_needed
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.starts import background_search
 from mmsbgen.sampler.state import memory_needs
-
-#: Share of the device's memory, or of the free memory of a CPU, that a chain and the search for its start may take.
-_TOGETHER = 0.9
 
 
 def plan_chain(parts: Split, checked: CheckedRequest) -> tuple[DeviceInfo, Plan | None]:
@@ -55,12 +51,3 @@ def fitting_plan(parts: Split, options: Options, info: DeviceInfo, request: Requ
     beside = plan.needs.device_total if options.chains > 1 else 0
     request.on_message(f"{parts.graph.name or 'graph'} on {info.name} ({info.platform}): {plan.require(beside)}.")
     return plan
-
-
-def searching_device(parts: Split, info: DeviceInfo, plan: Plan) -> str | None:
-    """The device if the search for starts has room on it beside the chain, else None."""
-    needed = background_search.device_bytes(parts.graph.n_vertices, parts.n_training_links)
-    room = info.global_memory - plan.needs.device_total
-    if info.kind == "cpu":
-        room = memory_needs.available_host_memory()[0] - plan.needs.device_total - plan.needs.host_total
-    return info.spec if needed < _TOGETHER * room else None

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.id_text import plural
 from mmsbgen.base.user_files import check_name
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.export import Clustering, Exports
 from mmsbgen.export.run_folder import read_run
 from mmsbgen.graph import Graph, ReadingOptions, as_graph
@@ -24,6 +23,7 @@ from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.diagnostics.verdict import Verdict, of_record
+from mmsbgen.sampler.saved.result_options import ResultOptions
 
 #: The checkpoint of a run, in the folder of its results.
 CHECKPOINT = "checkpoint.npz"

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from mmsbgen.backends import Device, DeviceInfo, opened
 from mmsbgen.base.atomic_files import writable_folder
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.stop_signals import StopRequest
-from mmsbgen.db.selection.index import Index
-from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.auto_k import chosen_k
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.plan_chain import fitting_plan
@@ -21,7 +19,7 @@ from mmsbgen.detection.ranks.forming import formed_team
 from mmsbgen.detection.request import Request
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split
-from mmsbgen.kernels.runtime import Runtime, by_tier
+from mmsbgen.kernels.runtime import Runtime, by_tier, opened_runtime
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -109,17 +107,17 @@ def _tell_configurations(sampler: Sampler, request: Request) -> None:
         request.on_detail(f"Configurations, {line}.")
 
 
-@contextmanager
-def _runtime(device: Device, checked: CheckedRequest) -> Iterator[Runtime]:
+def _runtime(device: Device, checked: CheckedRequest) -> AbstractContextManager[Runtime]:
     request, checkpoint = checked.request, checked.checkpoint
-    with open_store(request.database, read_only=True) as store:
-        if request.database is not None and store.missing:
-            request.on_message(f"There is no tuning database at {store.location}: no records of yours are used.")
-        # The configurations of the checkpoint give the same bits, but only on the same device.
-        here = checkpoints.device_name(device.info)
-        same = checkpoint is not None and checkpoint.meta["fingerprint"].get("device") == here
-        kept = checkpoint.configs if checkpoint is not None and same else {}
-        yield Runtime(device, MMSB, Index(store), dict(request.configs), dict(kept))
+    # The configurations of the checkpoint give the same bits, but only on the same device.
+    here = checkpoints.device_name(device.info)
+    same = checkpoint is not None and checkpoint.meta["fingerprint"].get("device") == here
+    kept = checkpoint.configs if checkpoint is not None and same else {}
+
+    def tell(location: str) -> None:
+        request.on_message(f"There is no tuning database at {location}: no records of yours are used.")
+
+    return opened_runtime(device, MMSB, request.database, request.configs, kept, tell)
 
 
 def start_chain(built: BuiltChain, checked: CheckedRequest, stop: StopRequest) -> StartedChain:

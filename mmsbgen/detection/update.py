@@ -15,21 +15,18 @@ from mmsbgen.base.atomic_files import FileTransaction, writable_folder, write_by
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain, plural
 from mmsbgen.base.progress import stage
-from mmsbgen.db.selection.index import Index
-from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.check_request import CheckedRequest
-from mmsbgen.detection.load_graph import drawn_split
 from mmsbgen.detection.plan_chain import planned
 from mmsbgen.detection.publish import publish
 from mmsbgen.detection.request import CHECKPOINT, Detection, Request
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chains import FinishedRun, stored_memberships
 from mmsbgen.export.run_folder import graph_of_run, holds_whole_rows, read_run
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Graph, Split, as_graph
 from mmsbgen.graph.changes import Change, carried_split, changed_graph
 from mmsbgen.graph.files.graph_archive import is_graph_archive, split_of_archive
-from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.kernels.runtime import opened_runtime
+from mmsbgen.sampler.chain.chain_problem import drawn_split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
@@ -37,6 +34,7 @@ from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.run.local_sweeps import LocalSweeps, start_from, sweep_locally, told_bytes
 from mmsbgen.sampler.saved import result_folder, results
+from mmsbgen.sampler.saved.result_options import ResultOptions
 
 #: Most entries of a sparse row that stands for a dense one.
 _ENTRIES = 64
@@ -129,8 +127,8 @@ def perform_update(request: UpdateRequest) -> Detection | None:
     with ExitStack() as stack:
         stack.enter_context(writable_folder(request.out))
         device = stack.enter_context(opened(info))
-        store = stack.enter_context(open_store(request.database, read_only=True))
-        sampler = Sampler(parts, options, Runtime(device, MMSB, Index(store)), None, plan)
+        runtime = stack.enter_context(opened_runtime(device, MMSB, request.database))
+        sampler = Sampler(parts, options, runtime, None, plan)
         stack.callback(sampler.close)
         begin, others = time.monotonic(), []
         with stage("sweeping around the change"):

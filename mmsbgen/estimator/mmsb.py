@@ -16,13 +16,13 @@ from mmsbgen.base.declared_options import Parameters
 from mmsbgen.base.errors import InputError, ParameterError, warn_user
 from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fitted, FittedChain
 from mmsbgen.estimator.labelled_pairs import links_of
 from mmsbgen.graph import Graph, ReadingOptions, as_graph, read_graph
 from mmsbgen.sampler.options.options import Options, blocks_per_sweep
 from mmsbgen.sampler.options.schedule import Schedule
+from mmsbgen.sampler.saved.result_options import ResultOptions
 from mmsbgen.sampler.saved.saved_chain import SavedChain
 
 #: Options of the chain except K, iterations and seed; they must not change between ``fit`` and ``partial_fit``.

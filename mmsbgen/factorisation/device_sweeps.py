@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from mmsbgen.backends import open_device
 from mmsbgen.base.progress import stage
-from mmsbgen.db.selection.index import Index
-from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
 from mmsbgen.families.mf.layout import by_row, narrowed, padded, widened
@@ -21,7 +19,7 @@ from mmsbgen.families.mf.schedules import SCHEDULES, Part
 from mmsbgen.families.mf.start import order_of
 from mmsbgen.families.mf.workloads import STRETCHES, Cells, features
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.runtime import ChosenKernel, Runtime
+from mmsbgen.kernels.runtime import ChosenKernel, opened_runtime
 
 __all__ = ["DeviceSweeps", "LeastSquaresSweeps", "StochasticSweeps"]
 
@@ -38,8 +36,7 @@ class DeviceSweeps:
         self.cells, self.k, self.storage = cells, start.p.shape[1], storage
         with contextlib.ExitStack() as opened:
             self.device = opened.enter_context(open_device(device))
-            store = opened.enter_context(open_store(database, read_only=True))
-            self.runtime = Runtime(self.device, MF, Index(store))
+            self.runtime = opened.enter_context(opened_runtime(self.device, MF, database))
             rows = [padded(each, _REAL) for each in (start.p, start.q)]
             p, q = map(narrowed, rows) if storage == "bfloat16" else rows
             arrays = p, q, start.b.astype(_REAL), start.c.astype(_REAL)

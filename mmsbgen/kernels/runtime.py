@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mmsbgen.backends.base import Device, DeviceInfo, Event
@@ -210,6 +211,29 @@ class Runtime:
             return default, "default", "no database was asked"
         selection = look_up(self.index, self.device.info, self.family, name, problem, valid=valid, modes=modes)
         return selection.config, selection.tier, why(selection)
+
+
+@contextlib.contextmanager
+def opened_runtime(
+    device: Device,
+    family: KernelFamily,
+    database: str | Path | None,
+    fixed: Mapping[str, Config] | None = None,
+    kept: Mapping[str, Config] | None = None,
+    on_missing: Callable[[str], None] = lambda location: None,
+) -> Iterator[Runtime]:
+    """A runtime that asks a tuning database, which is only read; closes the database.
+
+    ``database`` is as for :func:`mmsbgen.db.store.tuning_store.open_store`; ``on_missing`` is called with the place of
+    one that was named and does not exist.
+    """
+    # Imported here: SQLAlchemy takes a while, and a chain is planned before any database is opened.
+    from mmsbgen.db.store.tuning_store import open_store
+
+    with open_store(database, read_only=True) as store:
+        if database is not None and store.missing:
+            on_missing(str(store.location))
+        yield Runtime(device, family, Index(store), dict(fixed or {}), dict(kept or {}))
 
 
 def look_up(

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.graph import Graph, HeldOut, Split, load_edge_list, split
+from mmsbgen.graph import Graph, HeldOut, Split, load_edge_list
+from mmsbgen.sampler.chain.chain_problem import drawn_split
 from mmsbgen.sampler.diagnostics.held_out import auc
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts.start_methods import STARTS
@@ -216,9 +217,7 @@ def run_limited(command: Sequence[str], limit: float, folder: Path) -> subproces
 
 def split_of_run(graph: Graph, seed: int, validation: float | None = None, test: float | None = None) -> Split:
     """The split of `mmsbgen detect` with this seed and, unless they are None, these shares of the links."""
-    options = Options(1, validation=validation, test=test)
-    shares = {"validation": options.held_out_share(graph.n_links), "test": options.test_share(graph.n_links)}
-    return split(graph, **shares, seed=seed)
+    return drawn_split(graph, Options(1, seed=seed, validation=validation, test=test))
 
 
 def start_cover(start: str, graph: Graph, k: int, seed: int) -> list[list[int]]:

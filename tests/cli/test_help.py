@@ -14,8 +14,8 @@ from mmsbgen.cli import main
 from mmsbgen.cli.runs.detect import detect
 from mmsbgen.cli.shared.guided_help import GuidedCommand
 from mmsbgen.cli.tune import tune
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.options.options import MINI_BATCHES, Options
+from mmsbgen.sampler.saved.result_options import ResultOptions
 from mmsbgen.tuner.run.tune_options import TuneOptions
 from mmsbgen.tuner.search.strategies import STRATEGIES
 

@@ -10,7 +10,7 @@ from mmsbgen.backends import find_device
 from mmsbgen.backends.opencl.opencl_device import OpenCLDevice
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.detection.detect import Request, perform
-from mmsbgen.detection.plan_chain import planned, searching_device
+from mmsbgen.detection.plan_chain import planned
 from mmsbgen.graph import as_graph, split
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import background_search
@@ -91,9 +91,9 @@ def test_the_device_seeks_starts_only_with_room_beside_the_chain(monkeypatch):
     enough = plan.needs.device_total + plan.needs.host_total + 2 * background_search.device_bytes(3001, 3000)
     for room, device in ((enough, info.spec), (plan.needs.host_total, None)):
         monkeypatch.setattr(memory_needs, "available_host_memory", lambda room=room: (room, "the limit of this test"))
-        assert searching_device(parts, info, plan) == device
+        assert background_search.searching_device(parts, info, plan.needs) == device
     gpu = replace(info, kind="gpu", global_memory=plan.needs.device_total)
-    assert searching_device(parts, gpu, plan) is None
+    assert background_search.searching_device(parts, gpu, plan.needs) is None
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ import pytest
 
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.chain.chain_problem import partner_rule
 from mmsbgen.sampler.diagnostics.communities import RULES
 from mmsbgen.sampler.minibatch.strategies import STRATEGIES
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.schedule import Schedule
+from mmsbgen.sampler.saved.result_options import ResultOptions
 from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES
 from mmsbgen.tuner.run.tune_options import TuneOptions

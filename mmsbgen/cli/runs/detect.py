@@ -23,8 +23,8 @@ from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, rea
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath, readable_path
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.saved.result_options import ResultOptions
 
 if TYPE_CHECKING:
     from mmsbgen.backends.ranks.world import World

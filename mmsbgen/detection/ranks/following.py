@@ -12,11 +12,9 @@ from pathlib import Path
 from mmsbgen.backends import discover, find_device, opened
 from mmsbgen.backends.ranks.world import Ended, LostRankError, Released, World, short
 from mmsbgen.base.errors import InputError, MmsbgenError
-from mmsbgen.db.selection.index import Index
-from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.detection.ranks.forming import made_exchange, place
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.kernels.runtime import opened_runtime
 from mmsbgen.sampler.ranks.following import follow
 from mmsbgen.sampler.saved.checkpoint import device_name
 
@@ -86,7 +84,6 @@ def _opened(world: World, name: str | None, database: str | Path | None) -> None
         world.answers(place(device))
         _, identity = world.hear()
         exchange = made_exchange(world, device, identity)
-        with open_store(database, read_only=True) as store:
-            runtime = Runtime(device, MMSB, Index(store), dict(configs))
+        with opened_runtime(device, MMSB, database, configs) as runtime:
             follow(world, runtime, exchange, device_name(device.info) == first)
         world.hear()

@@ -12,7 +12,6 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.detection.detect import Request, perform
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.detection.run_chains import CheckpointError
 from mmsbgen.graph import GraphWarning, ReadingOptions, load_edge_list
 from mmsbgen.jobs.worker.task import JobOutcome, JobReporter, StoppedError, Task, Throttle, known_keys
@@ -21,6 +20,7 @@ from mmsbgen.sampler.diagnostics.evaluation import Trace
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.saved import checkpoint as checkpoints
+from mmsbgen.sampler.saved.result_options import ResultOptions
 
 _OPTIONS = {field.name for field in fields(Options)}
 _RESULTS = options_of(ResultOptions)

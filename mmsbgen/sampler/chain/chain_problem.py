@@ -109,6 +109,12 @@ def problem_of_graph(source: Any, options: Options, device: str | None = None) -
     return problem_of(split_of(as_graph(source), options), options, info)
 
 
+def drawn_split(graph: Graph, options: Options) -> Split:
+    """The split of a run on a graph: its shares of the links, by its seed."""
+    shares = options.held_out_share(graph.n_links), options.test_share(graph.n_links)
+    return split(graph, validation=shares[0], test=shares[1], seed=options.seed)
+
+
 def split_of(graph: Graph, options: Options) -> Split:
     """The training and validation links of a run on a graph."""
     return split(graph, validation=options.held_out_share(graph.n_links), seed=options.seed)

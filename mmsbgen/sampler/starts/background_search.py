@@ -14,17 +14,23 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.base.processes import ChildProcess
 from mmsbgen.graph import Split
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts.start_methods import MANY, MOVED, STARTS, Start, worth_trying
+from mmsbgen.sampler.state import memory_needs
+from mmsbgen.sampler.state.memory_needs import MemoryNeeds
 
-__all__ = ["StartSearch", "device_bytes", "searching_for_starts"]
+__all__ = ["StartSearch", "device_bytes", "searching_device", "searching_for_starts"]
 
 log = logging.getLogger(__name__)
 #: Seconds between two polls of the process.
 _LOOK_S = 0.05
+
+#: Share of the device's memory, or of the free memory of a CPU, that a chain and the search for its start may take.
+_TOGETHER = 0.9
 
 #: Bytes that a process takes to use a device whose memory is the host's.
 _PROCESS = 200_000_000
@@ -34,6 +40,14 @@ def device_bytes(n: int, links: int) -> int:
     """Most memory that local moving of a graph of ``n`` vertices takes on a device, in bytes."""
     # Of vertices offsets, labels, volumes, costs and places; of links both ends, weights, and tables of a batch.
     return _PROCESS + 56 * n + 2 * links * (4 + 4 + 16)
+
+
+def searching_device(split: Split, info: DeviceInfo, needs: MemoryNeeds) -> str | None:
+    """The device if the search for starts has room on it beside a chain with these ``needs``, else None."""
+    room = info.global_memory - needs.device_total
+    if info.kind == "cpu":
+        room = memory_needs.available_host_memory()[0] - needs.device_total - needs.host_total
+    return info.spec if device_bytes(split.graph.n_vertices, split.n_training_links) < _TOGETHER * room else None
 
 
 class StartSearch:

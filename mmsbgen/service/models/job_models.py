@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, StringConstraints, create_model
 
 from mmsbgen.base.declared_options import options_of
-from mmsbgen.detection.result_options import ResultOptions
 from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.saved.result_options import ResultOptions
 from mmsbgen.service.models.kernel_models import Name, Text
 from mmsbgen.tuner.run.tune_options import TuneOptions
 
