@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,10 +14,10 @@ from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.printing.graph_tuning import GraphTuning, sentence
-from mmsbgen.cli.shared.common import INTERRUPTED, of_roof, pairs, print_table, seconds
+from mmsbgen.cli.printing.tune_summary import print_report, progress_display
+from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table
 from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
-from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
@@ -27,16 +26,11 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.tuner.run.tune_options import TuneOptions
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
-    from mmsbgen.db.records.tuning_records import TrialRecord
     from mmsbgen.kernels.family import KernelFamily, KernelSpec
     from mmsbgen.kernels.problem import Value
     from mmsbgen.sampler.run.graph_chain import ChainGain
     from mmsbgen.tuner.fleet.fleet_run import FleetReport
-    from mmsbgen.tuner.measure.noise import FinalsVerdict
-    from mmsbgen.tuner.measure.roofs import Roofs
-    from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
+    from mmsbgen.tuner.run.tuning_report import TuneReport
 
 
 _STRATEGIES = """\
@@ -149,7 +143,7 @@ def tune(
     if several and (device is not None or None not in (workers, scheduler)):
         raise InputError("--device, --workers and --scheduler each say where to tune: give one of them")
     report: TuneReport | FleetReport
-    progress = None if no_progress(context) else _progress(live=not several)
+    progress = None if no_progress(context) else progress_display(live=not several)
     chains = None if of_graph is None or several else GraphTuning(of_graph, options)
     gain: ChainGain | str | None = None
     try:
@@ -179,7 +173,7 @@ def tune(
         click.echo(json.dumps(report.as_dict() | {"sweep": sweep, "database": location}, indent=2))
     else:
         for one in getattr(report, "devices", [report]):
-            _print(one)
+            print_report(one)
         if gain is not None:
             click.echo(f"\n{gain if isinstance(gain, str) else sentence(gain)}")
         click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
@@ -238,167 +232,3 @@ def _listed(text: str | None) -> list[str] | None:
     if not all(words):
         raise InputError(f"--workers {text!r}: write devices as opencl:0,opencl:1, or 'all'")
     return words
-
-
-def _print(report: TuneReport) -> None:
-    """Print a report as tables and sentences."""
-    from mmsbgen.kernels.space import describe
-
-    info, roofs = report.info, report.roofs
-    click.echo(f"{info.name} ({info.platform})")
-    if roofs is not None:
-        click.echo(_roofs(roofs))
-    if done := [kernel for kernel in report.kernels if kernel.trials]:
-        sides = dict.fromkeys(("kernel", "trials"), "left")
-        numbers = "median", "spread", "prepare", "energy", "of roof", "vs default", "vs worst", "margin"
-        sides |= dict.fromkeys(numbers, "right")
-        rows = [_row(kernel) for kernel in done]
-        click.echo()
-        print_table({name: side for name, side in sides.items() if any(name in row for row in rows)}, rows)
-        click.echo()
-        for kernel in done:
-            if kernel.best is not None:
-                click.echo(f"{kernel.kernel}: {describe(kernel.best.config)}")
-            if kernel.verdict is not None and kernel.rival is not None:
-                click.echo(f"  {_certainty(kernel.verdict, describe(kernel.rival.config))}")
-            if kernel.best is None:
-                last = next((trial for trial in reversed(kernel.trials) if trial.message), None)
-                why = f"; the last: {shown(last.message)}" if last else ""
-                click.echo(f"{kernel.kernel}: no configuration worked{why}")
-            if kernel.note:
-                click.echo(f"{kernel.kernel}: {kernel.note}")
-        untried = [
-            kernel.kernel
-            for kernel in done
-            if [trial.config for trial in kernel.trials] == [kernel.space.default] and len(kernel.space.configs) > 1
-        ]
-        if untried and not report.interrupted:
-            of = "" if len(untried) == len(done) else f" of {', '.join(untried)}"
-            fewer = ", or --kernel for fewer kernels" if len(done) > 1 else ""
-            click.echo(f"There was time for the defaults{of} only: give a larger --budget-seconds{fewer}.")
-
-
-def _roofs(roofs: Roofs) -> str:
-    """The rates, and how old they are or which shape reached them."""
-    rates = f"roofs: copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s"
-    if roofs.age_s is None:
-        return f"{rates} ({roofs.shapes['gather']})"
-    age = f"{roofs.age_s / 3600:.0f} h" if roofs.age_s >= 3600 else f"{roofs.age_s / 60:.0f} min"
-    return f"{rates}, measured {age} ago (--retune measures again)"
-
-
-def _certainty(verdict: FinalsVerdict, rival: str) -> str:
-    """The winner's margin over the other finalists, in one or two sentences."""
-    if verdict.decided:
-        return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next in {verdict.rounds} rounds: {rival}"
-    tied, near = len(verdict.tied), len(verdict.near)
-    chosen = f"the simplest of the {near} within 1 % of the fastest"
-    if near == tied:
-        chosen = "the simplest of them"
-    elif near == 1:
-        chosen = "the fastest by more than 1 %"
-    return (
-        f"{tied} finalists cannot be told apart; this is {chosen}. The next one is {abs(verdict.margin):.1%} "
-        f"{'slower' if verdict.margin >= 0 else 'faster'} (± {verdict.noise:.1%}, {verdict.rounds} rounds): {rival}"
-    )
-
-
-def _row(kernel: KernelReport) -> dict[str, str]:
-    best = kernel.best
-    counts = ", ".join(f"{count} {status}" for status, count in kernel.statuses.most_common())
-    row = {"kernel": kernel.kernel, "trials": counts + (f" ({kernel.reused} known)" if kernel.reused else "")}
-    if best is not None:
-        row |= {
-            "median": seconds(best.median_s),
-            "spread": seconds(best.spread_s),
-            **({} if "prepare_s" not in best.extra else {"prepare": seconds(best.extra["prepare_s"])}),
-            **({} if best.energy_j is None else {"energy": f"{best.energy_j:.4g} J"}),
-            "of roof": of_roof(kernel.roof_fraction),
-            "vs default": _times(kernel.speedup_over_default),
-            "vs worst": _times(kernel.speedup_over_worst),
-            "margin": "" if kernel.margin is None else f"{kernel.margin:.1%}".replace("-0.0%", "0.0%"),
-        }
-    return row
-
-
-def _times(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}x"
-
-
-def _progress(*, live: bool) -> Any:
-    """A display on standard error: a live line on a terminal, a line per kernel elsewhere."""
-    from rich.live import Live
-    from rich.text import Text
-
-    from mmsbgen.cli.shared.console import stderr
-    from mmsbgen.cli.shared.progress_display import mute_stages
-    from mmsbgen.tuner.run.tuning_report import Progress
-
-    console = stderr()
-
-    class Display(Progress):
-        def __init__(self, live: bool = live, name: str = "") -> None:
-            self.name, self.waited = name, False
-            mute_stages()
-            self.live: Live | None = Live(console=console, transient=True) if console.is_terminal and live else None
-            self.began = time.monotonic()
-            if self.live is not None:
-                self.live.start()
-
-        def close(self) -> None:
-            if self.live is not None:
-                self.live.stop()
-
-        def of(self, device: str) -> Display:
-            """A display for one of several devices."""
-            return Display(live=False, name=f"{device}: ")
-
-        def show(self, text: str, *, keep: bool = False) -> None:
-            if self.live is not None and not keep:
-                self.live.update(Text(shown(text)))
-            elif keep:
-                console.print(shown(self.name + text), highlight=False, markup=False, soft_wrap=True)
-
-        def started(self, report: TuneReport) -> None:
-            self.show(f"tuning on {report.info.name} ({report.info.platform}); Ctrl-C ends it without loss", keep=True)
-            self.show("finding what the device's memory can do ...")
-
-        def roofs(self, roofs: Roofs) -> None:
-            self.show(_roofs(roofs), keep=True)
-
-        def kernel(self, report: KernelReport) -> None:
-            self.began = time.monotonic()
-            valid, total = len(report.space.configs), report.space.total
-            self.show(f"{report.kernel}: {valid} of {total} configurations are valid here", keep=True)
-            self.show(f"{report.kernel}: making inputs ...")
-
-        def trial(self, report: KernelReport, trial: TrialRecord) -> None:
-            self.show(_status_line(report, trial, time.monotonic() - self.began))
-
-        def finished(self, report: KernelReport) -> None:
-            self.show(_status_line(report, None, time.monotonic() - self.began), keep=True)
-
-        def waiting(self, device: str) -> None:
-            self.show(f"waiting for another measurement on {device} ...", keep=not self.waited)
-            self.waited = True
-
-        def interrupted(self) -> None:
-            self.show("ending after this configuration; Ctrl-C again ends at once", keep=True)
-
-    return Display()
-
-
-def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float) -> str:
-    planned = min(report.budget or len(report.space.configs), len(report.space.configs))
-    parts = [f"{report.kernel} {(done := len(report.trials))}/{planned}"]
-    if (best := report.best) is not None:
-        rate = f"{best.gbps:.3g} GB/s, of the roof: {of_roof(report.roof_fraction)}"
-        parts.append(f"best {seconds(best.median_s)}, {rate}")
-    if trial is not None:
-        measured = done - report.reused
-        left = elapsed / measured * (planned - done) if measured else 0.0
-        if report.deadline is not None:
-            left = min(left, max(0.0, report.deadline - time.monotonic()))
-        parts.append(f"last {seconds(trial.median_s) if trial.status == 'ok' else trial.status}")
-        parts.append(f"{left:.0f} s left" if measured else "")
-    return "  ".join(filter(None, parts))

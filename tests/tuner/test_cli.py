@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
-from mmsbgen.cli.tune import _certainty
+from mmsbgen.cli.printing.tune_summary import certainty
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.tuner.measure.noise import judge
 
@@ -158,7 +158,7 @@ _SCATTERED = (0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.5)
 )
 def test_it_is_said_among_which_the_winner_was_chosen(times: tuple[Sequence[float], ...], said: str) -> None:
     simpler_later = list(range(len(times), 0, -1))
-    assert _certainty(judge(times, simpler_later), "rival").startswith(said)
+    assert certainty(judge(times, simpler_later), "rival").startswith(said)
 
 
 def test_a_kernel_that_is_named_twice_is_tuned_once(tmp_path: Path) -> None:
