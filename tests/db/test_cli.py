@@ -259,6 +259,8 @@ def test_parts_of_problem_and_configuration_are_columns(filled: Path) -> None:
     assert len({row["n"] for row in rows}) > 1
     assert {tuple(row) for row in rows} == {("n", "width", "status")}
     assert call("--database", filled, *asked, "--csv").stdout.splitlines()[0] == "n,width,status"
+    none = call("--database", filled, *asked, "--kernel", "update_phi", "--csv")
+    assert (none.exit_code, none.stdout) == (0, "n,width,status\n")
 
 
 @pytest.mark.parametrize("command", QUERIES)

@@ -169,7 +169,8 @@ def _with_parts(
     known = {name for column in columns for name in (column.title, column.field)}
     for name in dict.fromkeys(names):
         parts = [row.get("problem", {}) | row.get("config", {}) for row in rows]
-        if name not in known and any(name in part for part in parts):
+        # Without rows nothing tells which parts there are.
+        if name and name not in known and (not rows or any(name in part for part in parts)):
             rows = [{**row, name: part.get(name)} for row, part in zip(rows, parts, strict=True)]
             columns = [*columns, Column(name, name, lambda value: "" if value is None else str(value))]
     return rows, columns
