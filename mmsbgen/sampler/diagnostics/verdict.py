@@ -194,8 +194,8 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Rewired | None) -> str:
     if ranked is not None:
         few = f"{ranked.links} " if ranked.links < FEW_LINKS else ""
         share = (
-            f"{few}held-out links outrank those of random graphs with the same degrees in {ranked.auc:.0%} ± "
-            f"{ranked.error:.0%} of cases (chance: 50%)."
+            f"{few}held-out links outscore links of random graphs with the same degrees in {ranked.auc:.0%} ± "
+            f"{ranked.error:.0%} of pairs (chance: 50%)."
         )
     if kind in ("none", "degrees"):
         beyond = "" if kind == "none" else " beyond degrees"
