@@ -17,7 +17,6 @@ import numpy.typing as npt
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.search.cost_model import features
 from mmsbgen.tuner.search.surrogate import (
-    CARED_FOR,
     MODELLED,
     coordinates,
     expected_improvement,
@@ -45,6 +44,8 @@ _FOR_EACH = 12
 _HINTED = 32
 #: Measurements used by the surrogate, best first: fitting takes cubic time in their number.
 _REMEMBERED = 256
+#: Log seconds above the best at which values are clipped.
+_CARED_FOR = 0.2
 #: Power of the expected cost by which the expected improvement is divided.
 _THRIFT = 0.5
 #: Configurations tried first by the slowdowns that records of this device let one expect, and weights of what is
@@ -97,7 +98,7 @@ class _Seen:
         self.points = coordinates(space.configs)
         known = space.expected
         self.weights = (0.0,) if known is None else _WEIGHTS
-        self.expected = np.minimum(np.zeros(len(space.configs)) if known is None else known.slowdowns, CARED_FOR)
+        self.expected = np.minimum(np.zeros(len(space.configs)) if known is None else known.slowdowns, _CARED_FOR)
         if space.model is not None:
             estimates = space.model(space.configs)
             self.work = np.array([estimate.work for estimate in estimates])
@@ -147,7 +148,7 @@ class _Seen:
         worst = 2 * max(finite, default=1.0)
         values = np.log([min(self.seconds[index], worst) for index in known])
         # Differences between slow configurations are clipped: they would hide those between the fastest ones.
-        values = np.minimum(values, values.min() + CARED_FOR)
+        values = np.minimum(values, values.min() + _CARED_FOR)
         dear = self._dear(known)
         chosen: list[int] = []
         tries = [(fitted(self.points, known, values - w * self.expected[known]), w) for w in self.weights]

@@ -18,20 +18,17 @@ from mmsbgen.kernels.space import Config
 
 Matrix = npt.NDArray[Any]
 
-#: Values tried for the length scale of the kernel, and for the noise variance relative to the process's.
+#: Values tried for the length scale of the kernel, and the noise variance relative to the process's.
 _LENGTHS = (0.3, 0.5, 0.8, 1.2, 2.0, 3.0)
-_NOISE = (0.01, 0.1)
-#: Log seconds above the best at which values are clipped.
-CARED_FOR = 0.5
+_NOISE = 0.03
 #: Scale of the cost model's features, where an axis has length 1.
 MODELLED = 0.5
 
 
 class SurrogateFit(NamedTuple):
-    """Length scale of the kernel, noise variance relative to the process's, and the log marginal likelihood."""
+    """Length scale of the kernel, and the log marginal likelihood."""
 
     length: float
-    noise: float
     likelihood: float
 
 
@@ -58,21 +55,18 @@ def coordinates(configs: Sequence[Config]) -> Matrix:
 
 
 def fitted(points: Matrix, known: Sequence[int], values: Matrix) -> SurrogateFit:
-    """Length scale and noise with the largest marginal likelihood of ``values`` at the points ``known``."""
+    """Length scale with the largest marginal likelihood of ``values`` at the points ``known``."""
     centre, scale = float(values.mean()), float(values.std()) or 1.0
     target = (values - centre) / scale
     at = points[list(known)]
     between = _distances(at, at)
     best: SurrogateFit | None = None
     for length in _LENGTHS:
-        kernel = _matern(between, length)
-        for noise in _NOISE:
-            factor = np.linalg.cholesky(kernel + noise * np.eye(len(target)))
-            white = np.linalg.solve(factor, target)
-            likelihood = float(-0.5 * white @ white - np.log(np.diag(factor)).sum())
-            likelihood -= len(target) * math.log(scale)
-            if best is None or likelihood > best.likelihood:
-                best = SurrogateFit(length, noise, likelihood)
+        factor = np.linalg.cholesky(_matern(between, length) + _NOISE * np.eye(len(target)))
+        white = np.linalg.solve(factor, target)
+        likelihood = float(-0.5 * white @ white - np.log(np.diag(factor)).sum()) - len(target) * math.log(scale)
+        if best is None or likelihood > best.likelihood:
+            best = SurrogateFit(length, likelihood)
     assert best is not None
     return best
 
@@ -84,7 +78,7 @@ def posterior(points: Matrix, known: Sequence[int], values: Matrix, fit: Surroga
     """
     centre, scale = float(values.mean()), float(values.std()) or 1.0
     at = points[list(known)]
-    factor = np.linalg.cholesky(_matern(_distances(at, at), fit.length) + fit.noise * np.eye(len(known)))
+    factor = np.linalg.cholesky(_matern(_distances(at, at), fit.length) + _NOISE * np.eye(len(known)))
     white = np.linalg.solve(factor, (values - centre) / scale)
     across = np.linalg.solve(factor, _matern(_distances(at, points), fit.length))
     variance = np.maximum(1e-9, 1 - (across**2).sum(axis=0))

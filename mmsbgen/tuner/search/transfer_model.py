@@ -25,12 +25,14 @@ from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.search.candidates import Candidates, ExpectedTimes
 from mmsbgen.tuner.search.cost_model import Estimate, features, model_of
-from mmsbgen.tuner.search.surrogate import CARED_FOR, MODELLED, coordinates, fitted, posterior
+from mmsbgen.tuner.search.surrogate import MODELLED, coordinates, fitted, posterior
 
 #: Records used of a key: half of them its fastest, the others evenly from the rest; fewest of a key; most keys.
 _OF_KEY = 48
 _LEAST = 8
 _KEYS = 10
+#: Log seconds above the best of a key at which values are clipped.
+_CARED_FOR = 0.5
 #: Configurations whose slowdowns are computed at a time, which bounds memory.
 _AT_A_TIME = 8192
 
@@ -81,7 +83,7 @@ def _slowdowns(family: KernelFamily, key: Key, others: Sequence[Group], configs:
         known += configs_there
         estimates += model(group.key, problem, configs_there)
         contexts += [_context(family, group.key)] * len(some)
-        values += [min(value - some[0][1], CARED_FOR) for _, value in some]
+        values += [min(value - some[0][1], _CARED_FOR) for _, value in some]
         keys += 1
         if keys == _KEYS:
             break
