@@ -164,8 +164,9 @@ def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
     adjacency, real = sampler.split.training_adjacency, shape.real
     if "sparse_replace" not in sampler.kernels:
         sampler.kernels["sparse_replace"] = sampler.runtime.kernel("sparse_replace", sampler.problem)
-    state = sampler.state
+    state, sweeps = sampler.state, sampler.sweeps
     assert isinstance(state, SparseState)
+    assert sweeps is not None
     sums = device.download(sampler.values["totals"]).astype(np.float64)
     cleared = np.zeros((3, shape.row), np.uint64)
     touched, changed = np.zeros(n, bool), np.zeros(n, bool)
@@ -194,7 +195,7 @@ def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
             telling = active[since > TOLERANCE]
             changed[telling] = True
             active = np.union1d(active[moved > REST], _links(adjacency, telling)[1])
-    device.write(sampler.values["vertices"], np.arange(n, dtype=np.uint32))
+    device.write(sampler.values["vertices"], sweeps.order(0)[0])
     chain = sampler.chain.counted(done, updates)
     sampler.chain = chain._replace(course=Phases("results", end=done))
     return LocalSweeps(done, int(touched.sum()), np.flatnonzero(changed), updates, int(active.size))
