@@ -18,6 +18,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.export.found import Clustering
 from mmsbgen.graph import Graph, GraphWarning, ReadingOptions, load_graph
+from mmsbgen.graph.files.tokens import parse_integers, split_fields
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, outside
 from mmsbgen.sampler.saved.membership_arrays import of_arrays
@@ -150,6 +151,8 @@ def read_memberships(file: IO[bytes], delta: float, top: int = 16) -> Membership
 
 def read_members(text: bytes, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
     """The vertex numbers of every community of a ``communities.txt``; raises ValueError for an unknown id."""
+    if ids.dtype.kind == "i" and (members := _of_integers(text, ids)) is not None:
+        return members
     place = {word: vertex for vertex, word in enumerate(words_of(ids))}
     # Not splitlines(): an id may contain characters such as U+2028.
     lines = [line.split("\t") for line in text.decode("utf-8").split("\n")[:-1]]
@@ -157,6 +160,19 @@ def read_members(text: bytes, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int6
     if odd is not None:
         raise ValueError(f"{odd!r} is no vertex of memberships.npz")
     return [np.array([place[word] for word in line], dtype=np.int64) for line in lines]
+
+
+def _of_integers(text: bytes, ids: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]] | None:
+    """The same for ids that are integers, ascending; None for what only reading word by word can name."""
+    fields = split_fields(text)
+    numbers, separators = parse_integers(fields), text.count(b"\t") + text.count(b"\n")
+    whole = int((fields.ends - fields.starts).sum()) + separators == len(text) and fields.starts.size == separators
+    if numbers is None or not whole or not numbers.size or (np.diff(ids) <= 0).any():
+        return None
+    members = np.searchsorted(ids, numbers)
+    if (ids[np.minimum(members, ids.size - 1)] != numbers).any():
+        return None
+    return np.split(members, np.flatnonzero(np.diff(fields.lines)) + 1)
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from mmsbgen.graph.graph import (
     Int64Array,
     LoadReport,
     UInt64Array,
-    distinct_keys,
+    link_keys,
+    number_integers,
     object_ids,
-    pack_pairs,
     read_only,
     unpack_pairs,
 )
@@ -64,10 +64,10 @@ def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None 
         InputError: if a link to remove is not there, if a link is both added and removed, or if no link remains.
     """
     ids, (place, *others) = _common_ids([one for one in (before, add, remove) if one is not None])
-    there = _keys(before.links, place)
+    there = link_keys(before.links, place)
     empty = np.zeros(0, np.uint64)
-    wanted = empty if add is None else _keys(add.links, others.pop(0))
-    gone = empty if remove is None else _keys(remove.links, others.pop(0))
+    wanted = empty if add is None else link_keys(add.links, others.pop(0))
+    gone = empty if remove is None else link_keys(remove.links, others.pop(0))
     if add is not None and remove is not None and (both := wanted[_within(wanted, gone)]).size:
         raise InputError(
             f"{_link(ids, both)} is in {plain(add.name)} and in {plain(remove.name)}: name it in one of them"
@@ -95,24 +95,24 @@ def carried_split(split: Split, change: Change, validation: float, test: float) 
     """
     graph = change.graph
     rng = np.random.default_rng([split.seed, 3, 2, int(graph.digest[:15], 16)])
-    changed = _keys(np.concatenate([change.added, change.removed]))
+    changed = link_keys(np.concatenate([change.added, change.removed]))
     draws = rng.random(len(change.added))
     drawn = change.added[draws < validation], change.added[(draws >= validation) & (draws < validation + test)]
     links: list[UInt64Array] = []
     non_links: list[UInt64Array] = []
     for held, more in zip((split.validation, split.test), drawn, strict=True):
-        kept = [_keys(held.pairs[held.labels == label], change.place) for label in (True, False)]
-        links.append(np.concatenate([kept[0][~_within(kept[0], changed)], _keys(more)]))
+        kept = [link_keys(held.pairs[held.labels == label], change.place) for label in (True, False)]
+        links.append(np.concatenate([kept[0][~_within(kept[0], changed)], link_keys(more)]))
         left = kept[1][~_within(kept[1], changed)]
         surplus = max(0, left.size - links[-1].size)
         non_links.append(np.delete(left, rng.choice(left.size, surplus, replace=False)))
     # Links that were removed may have been trained on.
-    taken = np.concatenate([_keys(graph.links), _keys(change.removed), *non_links])
+    taken = _with(link_keys(graph.links), np.concatenate([link_keys(change.removed), *non_links]))
     for which, held_links in enumerate(links):
         lacking = max(0, held_links.size - non_links[which].size)
-        new = _keys(draw_non_links(graph.n_vertices, unpack_pairs(distinct_keys(taken)), lacking, rng))
+        new = link_keys(draw_non_links(graph.n_vertices, unpack_pairs(taken), lacking, rng))
         non_links[which] = np.concatenate([non_links[which], new])
-        taken = np.concatenate([taken, new])
+        taken = _with(taken, new)
     pairs = [held_out(unpack_pairs(a), unpack_pairs(b)) for a, b in zip(links, non_links, strict=True)]
     found = split_holding_out(graph, split.seed, pairs[0], pairs[1])
     if split.validation.n_links and not pairs[0].n_links:
@@ -126,17 +126,11 @@ def split_holding_out(graph: Graph, seed: int, validation: HeldOut, test: HeldOu
     Raises :class:`InputError` if no training link remains.
     """
     held = np.concatenate([one.pairs[one.labels] for one in (validation, test)])
-    keys = _keys(graph.links)
-    training = np.delete(keys, np.searchsorted(keys, _keys(held)))
+    keys = link_keys(graph.links)
+    training = np.delete(keys, np.searchsorted(keys, link_keys(held)))
     if not training.size:
         raise InputError(f"{plain(graph.name)}: all links that remain are held out; leave more")
     return Split(graph, seed, read_only(unpack_pairs(training)), validation, test)
-
-
-def _keys(links: Int64Array, place: Int64Array | None = None) -> UInt64Array:
-    """The links ``[L, 2]``, renumbered by ``place``, as ascending keys."""
-    pairs = links if place is None else place[links]
-    return distinct_keys(pack_pairs(pairs.min(axis=1, initial=2**62), pairs.max(axis=1, initial=-1)))
 
 
 def _within(keys: UInt64Array, ordered: UInt64Array) -> NDArray[np.bool_]:
@@ -146,6 +140,12 @@ def _within(keys: UInt64Array, ordered: UInt64Array) -> NDArray[np.bool_]:
     return found
 
 
+def _with(ordered: UInt64Array, more: UInt64Array) -> UInt64Array:
+    """The distinct ascending keys ``ordered`` and a few ``more``, likewise."""
+    new = np.unique(more[~_within(more, ordered)])
+    return np.insert(ordered, np.searchsorted(ordered, new), new)
+
+
 def _common_ids(graphs: list[Graph]) -> tuple[NDArray[np.generic], list[Int64Array]]:
     """The ids of all graphs, and the number of each vertex of every graph among them.
 
@@ -153,8 +153,8 @@ def _common_ids(graphs: list[Graph]) -> tuple[NDArray[np.generic], list[Int64Arr
     """
     kinds = {graph.ids.dtype.kind for graph in graphs}
     if kinds == {"i"}:
-        ids = np.unique(np.concatenate([graph.ids for graph in graphs]))
-        return ids, [np.searchsorted(ids, graph.ids) for graph in graphs]
+        ids, places = number_integers(np.concatenate([graph.ids for graph in graphs]))
+        return ids, np.split(places, np.cumsum([graph.n_vertices for graph in graphs[:-1]]))
     names = [list(map(canonical_word, graph.ids.tolist())) for graph in graphs]
     found = ordered_ids([name for each in names for name in each], name=graphs[0].name)
     number = {name: vertex for vertex, name in enumerate(found.tolist())}

@@ -333,8 +333,16 @@ def object_ids(items: list[Any]) -> NDArray[Any]:
 
 def distinct_keys(keys: UInt64Array) -> UInt64Array:
     """Return the distinct ``keys``, ascending (``np.unique`` hashes first, which is slower here)."""
+    if bool(np.all(keys[1:] > keys[:-1])):
+        return keys
     keys = np.sort(keys)
     return keys if keys.size < 2 else keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+
+
+def link_keys(links: Int64Array, place: Int64Array | None = None) -> UInt64Array:
+    """The distinct links ``[L, 2]``, renumbered by ``place``, as ascending keys (:func:`pack_pairs`)."""
+    first, second = (links if place is None else place[links]).T
+    return distinct_keys(pack_pairs(np.minimum(first, second), np.maximum(first, second)))
 
 
 def _warn_directed(name: str, n_both_ways: int, n_links: int) -> None:

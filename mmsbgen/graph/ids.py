@@ -84,9 +84,11 @@ def numbered_pairs(ids: NDArray[Any], pairs: Any, *, unseen: bool = False) -> In
 
 
 def _all_int64(items: Sequence[Any]) -> bool:
-    return all(type(item) is int or isinstance(item, np.integer) for item in items) and all(
-        item in _INT64 for item in (map(int, items) if items else ())
-    )
+    kinds = set(map(type, items))
+    if not all(kind is int or issubclass(kind, np.integer) for kind in kinds):
+        return False
+    numbers = items if kinds <= {int} else list(map(int, items))
+    return not items or (min(numbers) in _INT64 and max(numbers) in _INT64)
 
 
 def _hashable(item: Hashable) -> bool:

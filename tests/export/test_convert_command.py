@@ -20,7 +20,7 @@ import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.export.run_folder import graph_of_run, read_folder
+from mmsbgen.export.run_folder import graph_of_run, read_folder, read_members
 from mmsbgen.graph import as_graph, load_edge_list
 from mmsbgen.jobs import Queue
 from mmsbgen.sampler.saved.result_folder import FILES
@@ -209,6 +209,19 @@ def test_damaged_folders(results: Path, tmp_path: Path, name: str, change: Any, 
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(InputError, match=words):
         read_folder(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("odd", ["7", "2 5", "05", "+5", "", "2\t", "#5", "2\v", "x"])
+def test_members_are_read_alike_whether_ids_are_integers_or_text(odd: str) -> None:
+    ids, text = np.array([-3, 2, 5, 10]), "5\t-3\n2\n-3\t10\t2\n"
+    members = [[2, 0], [1], [0, 3, 1]]
+    for kind in (ids, ids.astype(str)):
+        assert [one.tolist() for one in read_members(text.encode(), kind)] == members
+        assert read_members(b"", kind) == []
+        for damaged in (f"{text}{odd}\n", f"{odd}\n{text}", f"{text}5\t{odd}\n"):
+            with pytest.raises(ValueError, match="is no vertex"):
+                read_members(damaged.encode(), kind)
+    assert [one.tolist() for one in read_members(text.encode(), ids[::-1])] == [[1, 3], [2], [3, 0, 2]]
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,9 @@ def test_unlinked_vertices_of_formats_that_have_them(tmp_path: Path) -> None:
     ("links", "listed", "ids"),
     [
         ("1 2\n2 3\n", "# all\n9\n1\n\n-4\n", [-4, 1, 2, 3, 9]),
+        ("1 2\n2 3\n", "9\r\n 1 \n\n-4\n", [-4, 1, 2, 3, 9]),
         ("1 2\n2 3\n", "x\n", ["1", "2", "3", "x"]),
+        ("1 2\n2 3\n", "1 2\n9\n", ["1", "1 2", "2", "3", "9"]),
         ("1 2\n2 3\n", "007\n", ["007", "1", "2", "3"]),
         ("a b\n", "3\nb\n", ["3", "a", "b"]),
         ("a\tb c\nb c\td\n", "d e\r\n", ["a", "b c", "d", "d e"]),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
@@ -25,9 +26,10 @@ from mmsbgen.graph.files.file_bytes import (
 from mmsbgen.graph.files.matrix_files import from_matrix_market, from_npy, from_npz, from_parquet
 from mmsbgen.graph.files.neighbour_lists import from_adjacency_list, from_dimacs, from_metis
 from mmsbgen.graph.files.network_files import from_gml, from_pajek
+from mmsbgen.graph.files.tokens import parse_integers, split_fields
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.files.xml_graphs import from_xml
-from mmsbgen.graph.graph import Graph, pack_pairs, unpack_pairs
+from mmsbgen.graph.graph import Graph, Int64Array, link_keys, number_integers, unpack_pairs
 from mmsbgen.graph.ids import number_ids
 from mmsbgen.graph.reading_options import ReadingOptions
 
@@ -84,30 +86,53 @@ def with_vertices(graph: Graph, vertices: str | os.PathLike[str] | Iterable[Any]
     Raises:
         InputError: If the file cannot be read or a line has no one id, or for ids that cannot be ids.
     """
-    ids: list[Any] = graph.ids.tolist()
-    if isinstance(vertices, str | os.PathLike):
-        more: list[Any] = _ids_of_lines(Path(vertices))
-        numbers = as_int64([word.encode() for word in more]) if graph.ids.dtype.kind == "i" else None
-        if numbers is not None:
-            more = numbers.tolist()
-        elif graph.ids.dtype.kind == "i":
-            ids = list(map(str, ids))
-    else:
-        more = list(vertices)
-    place, found = number_ids([*ids, *more], name=graph.name)
-    if found.size == len(ids) and found.dtype.kind == graph.ids.dtype.kind:
+    place, found = _numbered_with(graph, vertices)
+    if found.size == graph.n_vertices and found.dtype.kind == graph.ids.dtype.kind:
         return graph
-    pairs = np.sort(place[: len(ids)][graph.links], axis=1)
-    links = unpack_pairs(np.sort(pack_pairs(pairs[:, 0], pairs[:, 1])))
-    report = replace(graph.report, n_isolated=graph.report.n_isolated + found.size - len(ids))
+    links = unpack_pairs(link_keys(graph.links, place[: graph.n_vertices]))
+    report = replace(graph.report, n_isolated=graph.report.n_isolated + found.size - graph.n_vertices)
     return replace(graph, n_vertices=int(found.size), ids=found, links=links, report=report)
 
 
-def _ids_of_lines(file: Path) -> list[str]:
-    words, raw = [], read_graph_bytes(file)
+def _numbered_with(
+    graph: Graph, vertices: str | os.PathLike[str] | Iterable[Any]
+) -> tuple[Int64Array, NDArray[np.generic]]:
+    """The numbers of the graph's ids, then of ``vertices``, among all of them; and these, ordered."""
+    ids, integers = graph.ids, graph.ids.dtype.kind == "i"
+    if isinstance(vertices, str | os.PathLike):
+        text = _text_of(Path(vertices))
+        if integers and (numbers := _integers_of_lines(text)) is not None:
+            found, place = number_integers(np.concatenate([ids, numbers]))
+            return place, found
+        more: list[Any] = _ids_of_lines(Path(vertices), text)
+        numbers = as_int64([word.encode() for word in more]) if integers else None
+        if numbers is not None:
+            more = numbers.tolist()
+        elif integers:
+            ids = ids.astype(str)
+    else:
+        more = list(vertices)
+    return number_ids([*ids.tolist(), *more], name=graph.name)
+
+
+def _text_of(file: Path) -> bytes:
+    raw = read_graph_bytes(file)
     need_fields(file, raw, "text")
+    return text_lines(file, raw)
+
+
+def _integers_of_lines(text: bytes) -> Int64Array | None:
+    """The ids of :func:`_ids_of_lines` if all are integers and no line is a comment; None if that is not so."""
+    if any(sign in text for sign in (b"#", b"%", b"\v", b"\f")):
+        return None
+    fields = split_fields(text)
+    return parse_integers(fields) if bool(np.all(np.diff(fields.lines) > 0)) else None
+
+
+def _ids_of_lines(file: Path, text: bytes) -> list[str]:
+    words = []
     # Not splitlines(): an id may contain characters such as U+2028.
-    for number, line in enumerate(text_lines(file, raw).decode().split("\n"), 1):
+    for number, line in enumerate(text.decode().split("\n"), 1):
         word = line.strip(" \t\r")
         if word[:1] in ("", "#", "%"):
             continue
