@@ -185,7 +185,7 @@ def test_the_summary_is_short(ring, tmp_path):
     lines = result.stdout.splitlines()
     assert len(lines) <= 8
     assert lines[0] == record["verdict"]["sentence"]
-    assert lines[1] == "4 communities (K = 4)."
+    assert lines[1] == "4 communities, by a model of K = 4."
     assert re.fullmatch(
         r"\d+ of 30 vertices are in a community \(.*%\), each of them in \d\.\d\d on average\.", lines[2]
     )
@@ -210,7 +210,7 @@ def test_details_are_told_with_v(ring, tmp_path):
     result = cli(ring, "-k", 4, "-n", 50, "-v")
     out = result.stdout
     for words in (
-        "4 communities (K = 4)",
+        "4 communities, by a model of K = 4",
         "Communities by the rule evidence 0.5:",
         "strength",
         "vertices are in a community",

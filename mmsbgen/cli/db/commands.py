@@ -306,13 +306,16 @@ def explain(
 
     With --on, the driver, compiler, template and rest of the problem are those of a run on that device of this machine.
     The configuration that the run would use is printed first; with --json or --csv, on standard error. With --graph and
-    -k the problem is that of detect with these options.
+    -k the problem is that of detect with these options, by default on the device that detect takes.
     """
+    from mmsbgen.backends import find_device
     from mmsbgen.cli.db import printed_rows as rows
     from mmsbgen.cli.db.explain_output import would_use
 
     output = Output(as_json, as_csv, sort, columns)
     of, _, name = (kernel or "").rpartition("/")
+    if graph is not None and spec is None:
+        spec = find_device(None).spec
     kernels = None if spec is None and family is None else resolve_family(family or of or "mmsb")
     if kernels is not None and kernel is None and len(kernels.kernels) == 1:
         kernel = name = next(iter(kernels.kernels))
@@ -321,8 +324,6 @@ def explain(
     if kernels is not None and name not in kernels.kernels:
         raise InputError(f"{kernels.name} has no kernel {name!r}: name the family that has it, --family NAME|FILE.py")
     wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
-    if graph is not None and spec is None:
-        raise InputError(f"--graph {graph} goes with --on DEVICE: the problem may depend on the device")
     given = {"format": format, "columns": graph_columns, "weights": weights, "vertices": vertices}
     try:
         run = graph_run(graph, k, mini_batch, partners, reading_of_option(given, graph), kernels)

@@ -20,7 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def filter_options(command: F) -> F:
     """Add ``--kernel``, ``--device`` and ``--problem``."""
     for option in (
-        click.option("--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter."),
+        click.option(
+            "--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."
+        ),
         click.option(
             "--device", metavar="TEXT", help="A part of a recorded device's name or platform, or one here: opencl:0."
         ),

@@ -41,7 +41,7 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
         _details(found)
     cover, record, test = found.cover, found.record, found.record["held_out"]["test"]
     click.echo(found.verdict.sentence)
-    click.echo(f"{plural(len(cover.members), 'community', 'communities')} (K = {found.memberships.k}).")
+    click.echo(f"{plural(len(cover.members), 'community', 'communities')}, by a model of K = {found.memberships.k}.")
     if cover.members:
         click.echo(
             f"{cover.covered} of {cover.n_vertices} vertices are in a community ({cover.coverage:.1%}), each of them "

@@ -24,7 +24,7 @@ def print_report(report: TuneReport) -> None:
     from mmsbgen.kernels.space import describe
 
     info, roofs = report.info, report.roofs
-    click.echo(f"{info.name} ({info.platform})")
+    click.echo(f"{info.spec}: {info.name} ({info.platform})")
     if roofs is not None:
         click.echo(_roofs(roofs))
     if done := [kernel for kernel in report.kernels if kernel.trials]:
@@ -139,7 +139,8 @@ def progress_display(*, live: bool) -> Any:
                 console.print(shown(self.name + text), highlight=False, markup=False, soft_wrap=True)
 
         def started(self, report: TuneReport) -> None:
-            self.show(f"tuning on {report.info.name} ({report.info.platform}); Ctrl-C ends it without loss", keep=True)
+            where = f"{report.info.spec}: {report.info.name} ({report.info.platform})"
+            self.show(f"tuning on {where}; Ctrl-C ends it without loss", keep=True)
             self.show("finding what the device's memory can do ...")
 
         def roofs(self, roofs: Roofs) -> None:
