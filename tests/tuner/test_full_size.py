@@ -16,6 +16,7 @@ from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import BoundKernel, build, upload
 from mmsbgen.kernels.family import Workload
+from mmsbgen.tuner.measure import full_size
 from mmsbgen.tuner.measure.full_size import FullSizeCheck
 from mmsbgen.tuner.measure.measurer import Measurer
 from mmsbgen.tuner.measure.timing import Patience
@@ -91,7 +92,10 @@ def test_no_number_is_found_by_what_others_have_there(large: Doubled) -> None:
     assert "not finite" in str(second)
 
 
-def test_what_was_evaluated_is_kept_until_all_is(faulty: str) -> None:
+def test_what_was_evaluated_is_kept_until_all_is(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little time there is for further units, some are evaluated each time."""
+    monkeypatch.setattr(full_size, "_REFERENCE_S", 0.0)
+    monkeypatch.setattr("faulty_family.REFERENCE_S", 0.0)
     small = Doubled(faulty, 100)
     small.leave()
     for _ in range(8):
