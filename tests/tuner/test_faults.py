@@ -119,8 +119,12 @@ def test_a_child_that_is_killed_is_replaced(pocl_device: Device, faulty: str) ->
 
 
 @pytest.mark.opencl
-def test_inputs_that_do_not_fit_are_an_input_error(pocl_device: Device, store: Store, faulty: str) -> None:
-    problem = resolve_family(faulty).problem(n=1000, room=1 << 31)
+def test_inputs_that_do_not_fit_are_an_input_error(
+    pocl_device: Device, store: Store, faulty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device of the child, whose inputs they are, has a GB of memory."""
+    monkeypatch.setenv("POCL_MEMORY_LIMIT", "1")
+    problem = resolve_family(faulty).problem(n=1000, room=1 << 27)
     with Measurer(pocl_device.info.spec, "mmsb", LIMITS) as measurer:
         measurer.load("nothing", problem)
         with pytest.raises(InputError, match="no kernel"):
