@@ -34,7 +34,9 @@ class GraphTuning:
 
     def __init__(self, run: GraphRun, options: dict[str, Any]) -> None:
         from mmsbgen.sampler.run.graph_chain import GraphChain
+        from mmsbgen.sampler.starts.leiden import import_lightly
 
+        import_lightly()
         budget_s = options["budget_seconds"]
         self._chain = GraphChain(run.parts, run.options)
         self._chain_s = _CHAIN_S if budget_s is None else min(_CHAIN_S, _CHAIN_SHARE * budget_s)
