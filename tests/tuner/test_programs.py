@@ -24,6 +24,8 @@ from mmsbgen.tuner.measure import trial_process
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.measure.trial_process import TrialBench
+from mmsbgen.tuner.run import finals
+from mmsbgen.tuner.run import tune as tune_module
 from mmsbgen.tuner.run.tune import tune
 
 REFERENCE = "program_family:PROGRAMS"
@@ -33,6 +35,9 @@ QUEUE, SCAN = ({"block_size": 64, "method": method} for method in ("queue", "sca
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> KernelFamily:
+    """Its calls are long: a tenth of the seconds in which a tune compares finalists is enough."""
+    monkeypatch.setattr(finals, "FINAL_S", finals.FINAL_S / 10)
+    monkeypatch.setattr(tune_module, "COMPARE_S", tune_module.COMPARE_S / 10)
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     return resolve_family(REFERENCE)
 
@@ -115,7 +120,7 @@ def test_inputs_of_a_layout_are_made_once_and_told_apart_in_time(programs: Kerne
 
 
 def test_programs_are_tuned_stored_selected_and_run(programs: KernelFamily, store: Store, device: Device) -> None:
-    problem = programs.problem(n=400)
+    problem = programs.problem(n=100)
     report = tune(
         device.info.spec,
         REFERENCE,
@@ -182,7 +187,7 @@ def test_a_users_data_are_what_is_measured_and_their_features_find_the_nearest(
 ) -> None:
     """A star has two levels, where a generated graph of its size has hundreds."""
     spec, found = device.info.spec, {}
-    for name, leaves, chain in (("star", 300, 1), ("comb", 1, 300)):
+    for name, leaves, chain in (("star", 300, 1), ("comb", 1, 100)):
         sources = np.concatenate([np.repeat(np.arange(chain), leaves), np.arange(max(0, chain - 1))])
         targets = np.concatenate([chain + np.arange(chain * leaves), 1 + np.arange(max(0, chain - 1))])
         both, others = np.concatenate([sources, targets]), np.concatenate([targets, sources])
@@ -216,7 +221,7 @@ def test_a_users_data_are_what_is_measured_and_their_features_find_the_nearest(
 def test_trials_of_other_data_are_not_reused(
     programs: KernelFamily, store: Store, device: Device, tmp_path: Path
 ) -> None:
-    begins, targets = program_graph(200)
+    begins, targets = program_graph(50)
     reused = []
     for name in ("first", "second", "first"):
         np.savez(tmp_path / f"{name}.npz", begins=begins, targets=targets)
