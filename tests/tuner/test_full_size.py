@@ -93,8 +93,9 @@ def test_no_number_is_found_by_what_others_have_there(large: Doubled) -> None:
 
 
 def test_what_was_evaluated_is_kept_until_all_is(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However little time there is for further units, some are evaluated each time."""
+    """However little time there is for further units, some are evaluated each time; all that is kept is compared."""
     monkeypatch.setattr(full_size, "_REFERENCE_S", 0.0)
+    monkeypatch.setattr(full_size, "_JUDGED_S", 60.0)
     monkeypatch.setattr("faulty_family.REFERENCE_S", 0.0)
     small = Doubled(faulty, 100)
     small.leave()
