@@ -273,6 +273,7 @@ def test_what_the_tests_decide(ranked, compared, excess, kind):
 def test_a_sentence_names_what_shows_the_structure():
     clear = decided(CLEAR, None, 0.0).sentence
     assert ": held-out links outscore links of random graphs with the same degrees in 70% ± 2% of pairs" in clear
+    assert "in 70.0% ± 0.4% of pairs" in decided(replace(CLEAR, error=0.004), None, 0.0).sentence
     assert "40 held-out links outscore" in decided(replace(CLEAR, links=40), None, 0.0).sentence
     assert "in 51% ± 2% of pairs (chance: 50%). Do not use" in decided(CHANCE, None, 0.0).sentence
     assert decided(CHANCE, None, 9.0).sentence.startswith("No structure found beyond degrees: held-out links")

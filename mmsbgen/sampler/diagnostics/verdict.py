@@ -193,9 +193,10 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Rewired | None) -> str:
     share = ""
     if ranked is not None:
         few = f"{ranked.links} " if ranked.links < FEW_LINKS else ""
+        digits = 0 if ranked.error >= 0.005 else 1
         share = (
-            f"{few}held-out links outscore links of random graphs with the same degrees in {ranked.auc:.0%} ± "
-            f"{ranked.error:.0%} of pairs (chance: 50%)."
+            f"{few}held-out links outscore links of random graphs with the same degrees in {ranked.auc:.{digits}%} ± "
+            f"{ranked.error:.{digits}%} of pairs (chance: 50%)."
         )
     if kind in ("none", "degrees"):
         beyond = "" if kind == "none" else " beyond degrees"
