@@ -164,6 +164,8 @@ def read_members(text: bytes, ids: npt.NDArray[Any]) -> list[npt.NDArray[np.int6
 
 def _of_integers(text: bytes, ids: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]] | None:
     """The same for ids that are integers, ascending; None for what only reading word by word can name."""
+    if not text.endswith(b"\n"):
+        return None
     fields = split_fields(text)
     numbers, separators = parse_integers(fields), text.count(b"\t") + text.count(b"\n")
     whole = int((fields.ends - fields.starts).sum()) + separators == len(text) and fields.starts.size == separators

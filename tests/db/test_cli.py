@@ -259,6 +259,10 @@ def test_parts_of_problem_and_configuration_are_columns(filled: Path) -> None:
     assert len({row["n"] for row in rows}) > 1
     assert {tuple(row) for row in rows} == {("n", "width", "status")}
     assert call("--database", filled, *asked, "--csv").stdout.splitlines()[0] == "n,width,status"
+    plain = json.loads(call("--database", filled, "trials", "--json").stdout)
+    by_part = json.loads(call("--database", filled, "trials", "--json", "--sort", "n").stdout)
+    assert {row["trial"]: row for row in by_part} == {row["trial"]: row for row in plain}
+    assert call("--database", filled, "runs", "--columns", "n").exit_code == 2
     none = call("--database", filled, *asked, "--kernel", "update_phi", "--csv")
     assert (none.exit_code, none.stdout) == (0, "n,width,status\n")
 

@@ -329,7 +329,9 @@ def test_tuning_is_suggested_after_a_long_run(ring, monkeypatch):
     assert "mmsbgen tune" not in cli(*words).stdout
     monkeypatch.setattr("mmsbgen.cli.printing.run_summary._LONG_S", 0.0)
     said = cli(*words).stdout
-    assert f"Such runs may take less time after: mmsbgen tune --graph {ring} --weights ignore -k 30" in said
+    assert "Such runs may take less time after: mmsbgen tune --device " in said
+    assert f" --graph {ring} --weights ignore -k 30\n" in said
+    assert "mmsbgen tune" not in cli(*words, "--rows", "sparse").stdout, "tune measures what runs by defaults do"
 
 
 def test_self_loops_and_repeated_links_are_told_with_a_count(tmp_path):

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from sybil import Document
 
 from mmsbgen.backends import find_device
-from tests.docs.blocks import LANGUAGES, Page, Shell, blocks, renewed
+from tests.docs.blocks import LANGUAGES, TITLES, Page, Shell, blocks, renewed
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -71,6 +71,7 @@ def test_blocks_say_what_they_are() -> None:
         assert len(found) == fences, page
         for block in found:
             if block.language == "text":
+                assert block.title in ("", *TITLES, "layers of mmsbgen/, top to bottom"), block
                 assert not block.first.startswith(("$ ", "mmsbgen ", "scripts/", "pip ", "import ")), block
 
 

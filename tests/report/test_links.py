@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 
+import networkx
 import numpy as np
 import pytest
 
 from mmsbgen.report.run import community_links as counting
-from mmsbgen.report.run.community_links import links_between
+from mmsbgen.report.run.community_links import layout, links_between
 from mmsbgen.sampler.diagnostics.communities import Cover
 
 
@@ -30,3 +31,20 @@ def test_links_between_communities(together: int, monkeypatch: pytest.MonkeyPatc
 
 def test_without_communities_there_are_none() -> None:
     assert links_between(Cover((), 3), np.array([[0, 1], [1, 2]]), 4).shape == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["path", "star", "groups"])
+def test_layouts_of_large_components_are_the_same_every_time(shape: str) -> None:
+    graph = {
+        "path": networkx.path_graph(300),
+        "star": networkx.star_graph(300),
+        "groups": networkx.connected_caveman_graph(30, 10),
+    }[shape]
+    links = np.array(graph.edges)
+    where = layout(len(graph), links, np.ones(len(links)))
+    assert np.array_equal(where, layout(len(graph), links, np.ones(len(links))))
+    assert len(np.unique(where.round(6), axis=0)) == len(graph), "no two vertices are in one place"
+    near = np.hypot(*(where[links[:, 0]] - where[links[:, 1]]).T).mean()
+    apart = np.hypot(*(where - np.random.default_rng(0).permutation(where)).T).mean()
+    assert near < apart

@@ -272,10 +272,11 @@ def test_what_the_tests_decide(ranked, compared, excess, kind):
 
 def test_a_sentence_names_what_shows_the_structure():
     clear = decided(CLEAR, None, 0.0).sentence
-    assert ": held-out links outscore links of random graphs with the same degrees in 70% ± 2% of pairs" in clear
-    assert "in 70.0% ± 0.4% of pairs" in decided(replace(CLEAR, error=0.004), None, 0.0).sentence
+    assert ": held-out links outscore links of random graphs with the same degrees in 70% of pairs (chance" in clear
+    assert "in 70.0% of pairs (chance: 50% ± 0.4%)" in decided(replace(CLEAR, error=0.004), None, 0.0).sentence
     assert "40 held-out links outscore" in decided(replace(CLEAR, links=40), None, 0.0).sentence
-    assert "in 51% ± 2% of pairs (chance: 50%). Do not use" in decided(CHANCE, None, 0.0).sentence
+    assert "in 51% of pairs (chance: 50% ± 2%). Do not use" in decided(CHANCE, None, 0.0).sentence
+    assert "too few links are held out to show any" in decided(Ranks(1, 1.0, 0.29, 1.7), None, 0.0).sentence
     assert decided(CHANCE, None, 9.0).sentence.startswith("No structure found beyond degrees: held-out links")
     assert "second eigenvalue 0.42, there 0.30" in decided(FEW, OUTSTANDING, 0.0).sentence
     assert "these communities hardly show it" in decided(FEW, OTHER, 0.0).sentence

@@ -150,6 +150,10 @@ def test_a_result_folder_tells_its_graph(tmp_path: Path, pocl_device: Device):
     assert json.loads(call(out, "--json").stdout)["links"] == 8
     refused = call(out, truth, "--graph", graph, "--columns", "person,friend")
     assert (refused.exit_code, "tells how its graph is read: leave out" in refused.stderr) == (2, True)
+    communities = (out / "communities.txt").read_text()
+    (out / "communities.txt").write_text("a\tb\n")
+    assert "are not those of run.json" in call(out, truth).stderr
+    (out / "communities.txt").write_text(communities)
     graph.rename(tmp_path / "moved.csv")
     refused = call(out, truth)
     assert (refused.exit_code, "is not at hand" in refused.stderr) == (2, True)

@@ -15,7 +15,7 @@ from mmsbgen.cli.db.picked_records import best_records, marks_of, none, picked_b
 from mmsbgen.cli.printing.output_options import Output, moved, output_options, row_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.completed_names import family_option
-from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.configuration import shared_option, shared_value
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
 from mmsbgen.cli.shared.logs import is_quiet
@@ -306,7 +306,7 @@ def explain(
 
     With --on, the driver, compiler, template and rest of the problem are those of a run on that device of this machine.
     The configuration that the run would use is printed first; with --json or --csv, on standard error. With --graph and
-    -k the problem is that of detect with these options, by default on the device that detect takes.
+    -k the problem is that of detect with these options, on the device set for all commands, else the best one.
     """
     from mmsbgen.backends import find_device
     from mmsbgen.cli.db import printed_rows as rows
@@ -315,7 +315,7 @@ def explain(
     output = Output(as_json, as_csv, sort, columns)
     of, _, name = (kernel or "").rpartition("/")
     if graph is not None and spec is None:
-        spec = find_device(None).spec
+        spec = find_device(shared_value(ctx, "device")).spec
     kernels = None if spec is None and family is None else resolve_family(family or of or "mmsb")
     if kernels is not None and kernel is None and len(kernels.kernels) == 1:
         kernel = name = next(iter(kernels.kernels))

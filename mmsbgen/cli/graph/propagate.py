@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
     """Run the rounds; print lines, or write a folder."""
     from mmsbgen.algorithms import propagate as spread
     from mmsbgen.export.label_folder import label_record, write_label_folder
-    from mmsbgen.sampler.saved.result_folder import keep_foreign, keep_others, record_in
+    from mmsbgen.sampler.saved.result_folder import keep_foreign, keep_others, record_in, replaced
 
     if out is not None and not given["overwrite"]:
         keep_foreign(out)
@@ -83,6 +84,8 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
     read, arcs = _read(readable_path(graph), weighted, columns)
     if out is not None and not given["overwrite"]:
         keep_others(out, read.digest)
+        for text in replaced(out, None):
+            click.echo(shown(text), err=True)
     options = {name: given[name] for name in ("rule", "alpha", "tolerance", "max_rounds", "labels_format")}
     begin = time.perf_counter()
     found = spread(arcs, labels, **options, device=given["device"], database=given["database"])
@@ -103,7 +106,7 @@ def _read(file: Path, weighted: bool, columns: Sequence[Any] | None) -> tuple[Gr
     """The graph's links, and its arcs with their weights."""
     import numpy as np
 
-    from mmsbgen.graph import as_arcs, as_graph
+    from mmsbgen.graph import ReadingOptions, as_arcs, as_graph
     from mmsbgen.graph.graph import build_graph
 
     if not weighted:
@@ -113,7 +116,7 @@ def _read(file: Path, weighted: bool, columns: Sequence[Any] | None) -> tuple[Gr
     once = arcs.sources < arcs.targets
     first, second = (ends[once].astype(np.int64) for ends in (arcs.sources, arcs.targets))
     graph = build_graph(first, second, arcs.ids, name=arcs.name, directed=False, file=str(file))
-    return graph, arcs
+    return replace(graph, reading=ReadingOptions(columns=columns, weights="ignore").given()), arcs
 
 
 def _lines(found: LabelShares) -> str:

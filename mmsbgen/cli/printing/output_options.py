@@ -115,11 +115,13 @@ def show(
     Raises ``InputError`` for the name of a column that is not there.
     """
     names = [] if output.columns is None else [name.strip() for name in output.columns.split(",")]
-    order = (output.sort or "").removeprefix("-")
-    rows, there = _with_parts(rows, columns, [*names, order])
-    picked = [_column(there, name, "--columns") for name in names] or columns
     if output.sort is not None:
-        rows = _sorted(rows, _column(there, order, "--sort").field, output.sort.startswith("-"))
+        order = output.sort.removeprefix("-")
+        by_part, there = _with_parts(rows, columns, [order])
+        values = [row[_column(there, order, "--sort").field] for row in by_part]
+        rows = _sorted(rows, values, output.sort.startswith("-"))
+    rows, there = _with_parts(rows, columns, names)
+    picked = [_column(there, name, "--columns") for name in names] or columns
     rows = rows[:limit]
     if output.as_json:
         fields = [column.field for column in picked]
@@ -167,7 +169,7 @@ def _with_parts(
 ) -> tuple[Sequence[dict[str, Any]], Sequence[Column]]:
     """Rows and columns with those ``names`` that are parts of a problem or a configuration."""
     known = {name for column in columns for name in (column.title, column.field)}
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(names) if known & {"problem", "config"} else ():
         parts = [row.get("problem", {}) | row.get("config", {}) for row in rows]
         # Without rows nothing tells which parts there are.
         if name and name not in known and (not rows or any(name in part for part in parts)):
@@ -184,8 +186,8 @@ def _column(columns: Sequence[Column], name: str, option: str) -> Column:
     raise InputError(f"{option} {name.strip()!r}: there is no such column; there are {', '.join(there)}")
 
 
-def _sorted(rows: Sequence[dict[str, Any]], field: str, largest_first: bool) -> Sequence[dict[str, Any]]:
-    """The rows by a field, those without a value last."""
-    valued = [row for row in rows if row[field] is not None]
-    found = sorted(valued, key=lambda row: place_of(row[field]), reverse=largest_first)
-    return [*found, *(row for row in rows if row[field] is None)]
+def _sorted(rows: Sequence[dict[str, Any]], values: Sequence[Any], largest_first: bool) -> Sequence[dict[str, Any]]:
+    """The rows by their ``values``, those without a value last."""
+    valued = [at for at, value in enumerate(values) if value is not None]
+    found = sorted(valued, key=lambda at: place_of(values[at]), reverse=largest_first)
+    return [rows[at] for at in [*found, *(at for at, value in enumerate(values) if value is None)]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 #: Seconds of a chain from which tuning is suggested.
 _LONG_S = 30.0
+#: Options that change the problem that a run's kernels have.
+_OF_PROBLEM = (
+    *("mini_batch", "mini_batch_size", "n_partners", "partners", "products"),
+    *("step", "noise", "rows", "entries", "dtype", "storage"),
+)
 
 
 def auc_text(evaluation: dict[str, Any], digits: int) -> str:
@@ -69,17 +75,25 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
 
 
 def _tuning_hint(record: dict[str, Any]) -> str:
-    """How to tune for a long run whose most important kernel has its default configuration; "" for others."""
+    """How to tune for a long run whose most important kernel has its default configuration; "" for others.
+
+    ``mmsbgen tune --graph`` tunes what runs by defaults do.
+    """
     from mmsbgen.families.mmsb import MMSB
     from mmsbgen.graph import ReadingOptions
+    from mmsbgen.sampler.options.options import Options
 
     tiers = {choice["kernel"]: choice["tier"] for choice in record["kernels"]}
     if record["seconds"] < _LONG_S or tiers.get(MMSB.worth_tuning(MMSB.problem(**record["problem"]))[0]) != "default":
         return ""
+    k = record["options"]["n_communities"]
+    usual = asdict(Options(n_communities=k).sized_for(record["graph"]["vertices"]))
+    if "update" in record or any(record["options"][name] != usual[name] for name in _OF_PROBLEM):
+        return ""
     reading = ReadingOptions.recorded(record["graph"]["reading"]).flags()
     graph = shlex.quote(record["graph"]["file"] or "GRAPH")
-    k = record["options"]["n_communities"]
-    return f"Such runs may take less time after: mmsbgen tune --graph {graph}{reading} -k {k}"
+    where = f"--device {record['device']['spec']}"
+    return f"Such runs may take less time after: mmsbgen tune {where} --graph {graph}{reading} -k {k}"
 
 
 def _details(found: Detection) -> None:

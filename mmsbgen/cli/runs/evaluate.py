@@ -13,7 +13,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import print_table
-from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
+from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of, reading_of_option
 from mmsbgen.cli.shared.logs import json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -46,11 +46,11 @@ reward communities with few links out of them, which need not be the true ones.
 @log_options
 def evaluate(cover: Path, truth: Path | None, graph: Path | None, as_json: bool, **given: Any) -> None:
     """Print the scores as a table or as JSON."""
-    reading = reading_of_option(given, graph)
     if cover.is_dir():
-        read: Graph | None = _graph_of_run(cover, graph, reading)
+        read: Graph | None = _graph_of_run(cover, graph, reading_of(given))
         cover = cover / "communities.txt"
     else:
+        reading = reading_of_option(given, graph)
         # Weights make no vertices, so that they need no rule beside TRUTH.
         of_links = reading if truth is None else replace(reading, weights="ignore")
         read = None if graph is None else _read_graph(graph, of_links)
@@ -70,8 +70,9 @@ def _show(found: Any, table: Callable[[Any], None], as_json: bool) -> None:
 
 
 def _graph_of_run(folder: Path, graph: Path | None, reading: ReadingOptions) -> Graph:
-    from mmsbgen.export.run_folder import graph_of_run
+    from mmsbgen.export.run_folder import graph_of_run, read_run
 
+    read_run(folder)  # refuses files that do not belong together
     if not reading.is_default:
         raise InputError(
             f"{folder} tells how its graph is read: leave out --format, --columns, --weights and --vertices"

@@ -93,6 +93,11 @@ def file_of(ctx: click.Context) -> ConfigurationFile:
     return ctx.meta.get(_META) or ConfigurationFile()
 
 
+def shared_value(ctx: click.Context, name: str) -> str | None:
+    """The value of an option of ``SHARED`` that environment or file set for all commands."""
+    return os.environ.get(SHARED[name]) or file_of(ctx).tables.get(name)
+
+
 def read(path: Path) -> dict[str, Any]:
     """The tables of a file.  Raises :class:`InputError` if it cannot be read or is not TOML."""
     import tomllib

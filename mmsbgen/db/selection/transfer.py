@@ -25,7 +25,7 @@ UNTRIED = 0.25
 NEAREST = 8
 """Maximum number of near problems."""
 _DIGITS = 4
-"""Digits of a score that count: configurations within 0.01 % tie, so a far problem does not decide between them."""
+"""Digits of a score that count, 0.01 % of a time: a far problem does not decide between configurations that tie."""
 
 Config = dict[str, Any]
 Carry = Callable[[Config, Mapping[str, Any], Mapping[str, Any]], Config]

@@ -48,7 +48,7 @@ PARAMETERS = (
         choices=("uniform", "stratified", "shared", "shared-uniform", "block", "all"),
         soft=True,
     ),
-    Parameter("entries", 0, "entries that a sparse row keeps; 0 for dense rows", maximum=1024, implicit=True),
+    Parameter("entries", 0, "entries that a sparse row keeps; 0 for dense rows", maximum=64, implicit=True),
     Parameter(
         "degree",
         DEGREE,

@@ -66,8 +66,9 @@ def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
     for part in parts:
         of_part = graph.subgraph(part)
         steps = int(np.clip(_OPERATIONS / len(part) ** 2, _FEWEST_STEPS, _STEPS))
-        start = _spectral(networkx.laplacian_matrix(of_part, part)) if steps < _STEPS else None
-        begin = None if start is None else dict(zip(part, start, strict=True))
+        begin = None
+        if steps < _STEPS:
+            begin = dict(zip(part, _spectral(networkx.laplacian_matrix(of_part, part)), strict=True))
         found = networkx.spring_layout(of_part, pos=begin, iterations=steps, seed=0, method="force")
         where = _square(np.array([found[vertex] for vertex in part]), len(part))
         place[part] = where

@@ -195,12 +195,16 @@ def _sentence(kind: str, ranked: Ranks | None, compared: Rewired | None) -> str:
         few = f"{ranked.links} " if ranked.links < FEW_LINKS else ""
         digits = 0 if ranked.error >= 0.005 else 1
         share = (
-            f"{few}held-out links outscore links of random graphs with the same degrees in {ranked.auc:.{digits}%} ± "
-            f"{ranked.error:.{digits}%} of pairs (chance: 50%)."
+            f"{few}held-out links outscore links of random graphs with the same degrees in {ranked.auc:.{digits}%} of "
+            f"pairs (chance: 50% ± {ranked.error:.{digits}%})."
         )
     if kind in ("none", "degrees"):
         beyond = "" if kind == "none" else " beyond degrees"
-        why = share or "links form no more groups than in random graphs with the same degrees."
+        why = "links form no more groups than in random graphs with the same degrees."
+        if ranked is not None and ranked.links >= _ENOUGH:
+            why = share
+        elif compared is None:
+            why = "too few links are held out to show any (--validation)."
         return f"No structure found{beyond}: {why} Do not use the communities."
     what = "Structure found" if kind == "found" else "Structure found, but weak"
     if ranked is not None and ranked.significant:

@@ -128,7 +128,7 @@ def sparse_shares(problem: Problem, seed: int) -> Workload:
     given |= {
         "vertices": rng.permutation(n).astype(np.uint32),
         "n_vertices": np.uint32(n),
-        "members": rng.integers(0, 2**63, n).astype(np.uint64),
+        "members": rng.integers(0, 2**64, n, dtype=np.uint64),
         "only_members": np.uint32(1),
         "explained_links": np.full((n, r), -1, real_type(problem)),
     }
