@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mmsbgen.base.errors import InputError
+from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, filled, kept, totals
 from mmsbgen.families.mmsb.reference import block_equations, sparse_equations
 from mmsbgen.families.mmsb.reference.sparse_equations import SparseStep
@@ -93,3 +95,10 @@ def test_filled_rows_have_the_same_values(data: st.DataObject) -> None:
     np.testing.assert_array_equal(again, expanded(communities, values, k, 0.01))
     np.testing.assert_allclose(totals(communities, values, k, 0.01), again.sum(axis=0))
     assert kept(communities, k).sum() == (communities != NONE).sum()
+
+
+def test_more_entries_than_bits_of_a_word_are_refused() -> None:
+    """Kernels that compare two rows have a bit of 64 for each entry."""
+    assert MMSB.problem(K=4096, entries=64)["entries"] == 64
+    with pytest.raises(InputError, match="entries"):
+        MMSB.problem(K=4096, entries=65)
