@@ -41,13 +41,13 @@ def finish(*args: object) -> subprocess.CompletedProcess[str]:
 def interrupt(number: int, *args: object) -> tuple[int, str]:
     """Send a signal well after the first iterations; return exit code and standard error."""
     process = subprocess.Popen(
-        [*COMMAND, *map(str, args)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        [*COMMAND, "-v", *map(str, args)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
         lines.append(line)
-        if "mmsbgen tune" in line:
+        if "Configurations, " in line:
             break
     time.sleep(0.25)
     process.send_signal(number)

@@ -63,7 +63,7 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
         click.echo(converged)
     if "sampling" in record:
         click.echo(record["sampling"]["text"])
-    if hint := _tuning_hint(record):
+    elif hint := _tuning_hint(record):
         click.echo(hint)
     if out is None:
         click.echo("Nothing was written; -o DIR keeps the results.")
