@@ -63,7 +63,7 @@ def test_help_is_light(code: str) -> None:
 @pytest.mark.slow
 def test_the_command_line_does_not_wait_for_optional_libraries_of_networkit() -> None:
     unused = {"matplotlib", "networkx", "pandas", "sklearn"}
-    importing = "from mmsbgen.sampler.starts import leiden; leiden.import_lightly(); leiden._networkit()"
+    importing = "from mmsbgen.base import libraries; libraries.import_lightly(); libraries.networkit()"
     loaded = loaded_by(importing)
     assert "networkit" in loaded
     assert not loaded & unused

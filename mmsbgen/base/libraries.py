@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
+from threading import RLock
 from types import ModuleType
+from typing import Any
 
 from mmsbgen.base.errors import MissingDependencyError
 
@@ -19,6 +22,35 @@ EXTRAS = {
     "pandas": "tables",
     "pyarrow": "tables",
 }
+
+#: Libraries that networkit imports if they are installed, for functions that mmsbgen does not use.
+_UNUSED = ("IPython", "matplotlib", "networkx", "pandas", "plotly", "seaborn", "sklearn", "tabulate")
+_lightly = False
+_importing = RLock()
+
+
+def import_lightly() -> None:
+    """Import networkit, once it is needed, without the optional libraries of its plots and tables, which take seconds.
+
+    Only for processes of the command line and of workers, which use none of these functions.
+    """
+    global _lightly
+    _lightly = True
+
+
+def networkit() -> Any:
+    """The module networkit, imported at the first call."""
+    with _importing:
+        if not _lightly or "networkit" in sys.modules:
+            return importlib.import_module("networkit")
+        left_out = [name for name in _UNUSED if name not in sys.modules]
+        for name in left_out:
+            sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail, which networkit tolerates
+        try:
+            return importlib.import_module("networkit")
+        finally:
+            for name in left_out:
+                sys.modules.pop(name, None)
 
 
 def library(name: str, what: str) -> ModuleType:

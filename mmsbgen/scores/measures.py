@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.id_text import canonical_word
+from mmsbgen.base.libraries import networkit
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.scores.incidence import MemberPairs, communities_of
 
@@ -115,7 +116,7 @@ def evaluate(
 
 def _by_networkit(x: MemberPairs, y: MemberPairs) -> tuple[float, float]:
     """ONMI of McDaid, Greene and Hurley (arXiv:1110.2515), and the average F1 of Yang and Leskovec (2013)."""
-    import networkit as nk
+    nk = networkit()
 
     graph = nk.Graph(x.n_vertices)
     covers = []

@@ -33,8 +33,8 @@ class GraphTuning:
     """The chains of one tune; ``options`` are keywords of :func:`mmsbgen.tuner.run.tune.tune`."""
 
     def __init__(self, run: GraphRun, options: dict[str, Any]) -> None:
+        from mmsbgen.base.libraries import import_lightly
         from mmsbgen.sampler.run.graph_chain import GraphChain
-        from mmsbgen.sampler.starts.leiden import import_lightly
 
         import_lightly()
         budget_s = options["budget_seconds"]

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _LONG_S = 30.0
 #: Options that change the problem that a run's kernels have.
 _OF_PROBLEM = (
-    *("mini_batch", "mini_batch_size", "n_partners", "partners", "products"),
-    *("step", "noise", "rows", "entries", "dtype", "storage"),
-)
+    "mini_batch", "mini_batch_size", "n_partners", "partners", "products", "step", "noise", "rows", "entries", "dtype",
+    "storage",
+)  # fmt: skip
 
 
 def auc_text(evaluation: dict[str, Any], digits: int) -> str:

@@ -139,9 +139,9 @@ def _devices(context: click.Context, given: dict[str, Any]) -> list[str]:
 
 
 def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: World | None) -> None:
+    from mmsbgen.base.libraries import import_lightly
     from mmsbgen.detection.detect import Request, perform
     from mmsbgen.detection.request import checkpoint_in
-    from mmsbgen.sampler.starts.leiden import import_lightly
 
     import_lightly()
     report = _Report(no_progress(context), is_verbose(context))

@@ -85,14 +85,12 @@ def _graph_of_run(folder: Path, graph: Path | None, reading: ReadingOptions) -> 
 
 def _scores_of(cover: Path, truth: Path, graph: Graph | None) -> Scores:
     from mmsbgen.base.id_text import canonical_word
-    from mmsbgen.sampler.starts.leiden import import_lightly, load
+    from mmsbgen.base.libraries import import_lightly
     from mmsbgen.scores import evaluate as compare
     from mmsbgen.scores import read_cover
     from mmsbgen.scores.cover import check_shared, refuse_table
 
     import_lightly()
-    load()  # for the scores, which import it as it is
-
     found, true = read_cover(cover), read_cover(truth)
     vertices = None
     if graph is not None:

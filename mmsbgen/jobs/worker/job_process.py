@@ -48,7 +48,7 @@ def _done(task: Task, tells: _Tells) -> JobOutcome:
                 {"record": device_record(device.info), "hardware": device.hardware, "spec": device.info.spec}
             )
     if task.kind == "detect":
-        from mmsbgen.sampler.starts.leiden import import_lightly
+        from mmsbgen.base.libraries import import_lightly
 
         import_lightly()
     found: JobOutcome = importlib.import_module(_WORK[task.kind]).run(task, tells)

@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 _LINKS, _PAIRS = 1 << 17, 1 << 20
 #: Distances from the middle of a large component are raised to this power.
 _SPREAD = 0.65
-#: Most and fewest steps of a layout.  A step takes N^2 operations, of which all steps may take so many.
+#: Most and fewest steps of a layout, and the operations that they may take together: N^2 a step.
 _STEPS, _FEWEST_STEPS, _OPERATIONS = 400, 50, 3e7
 
 
@@ -51,7 +51,7 @@ def links_between(cover: Cover, links: Ints, most: int) -> Ints:
 def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:
     """Positions ``[N, 2]`` of vertices: each component by Fruchterman and Reingold, in rows.
 
-    Components of more than 273 vertices start from eigenvectors of their Laplacian.
+    Components with too many vertices for all steps start from eigenvectors of their Laplacian.
 
     Links of larger ``weights`` ``[E]`` are shorter.  The same graph gets the same positions.
     """

@@ -6,18 +6,18 @@ networkit's generator is seeded before each run, and a run takes one thread, so 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_int, c_void_p, pythonapi
 from functools import cache
-from importlib import import_module
 from signal import SIGINT
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from mmsbgen.base.libraries import networkit as _networkit
 
 if TYPE_CHECKING:
     import networkit
@@ -26,9 +26,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 __all__ = [
-    "import_lightly",
     "leiden",
-    "load",
     "modularity",
     "network",
     "propagated",
@@ -37,9 +35,6 @@ __all__ = [
     "transitivity",
 ]
 
-#: Libraries that networkit imports if they are installed, for functions that mmsbgen does not use.
-_UNUSED = ("IPython", "matplotlib", "networkx", "pandas", "plotly", "seaborn", "sklearn", "tabulate")
-_lightly = False
 #: Networkit's seed and numbers of threads belong to the process.
 _lock = RLock()
 
@@ -47,34 +42,6 @@ _get_handler = pythonapi.PyOS_getsig
 _get_handler.argtypes, _get_handler.restype = [c_int], c_void_p
 _set_handler = pythonapi.PyOS_setsig
 _set_handler.argtypes, _set_handler.restype = [c_int, c_void_p], c_void_p
-
-
-def import_lightly() -> None:
-    """Import networkit, once it is needed, without the optional libraries of its plots and tables, which take seconds.
-
-    Only for processes of the command line and of workers, which use none of these functions.
-    """
-    global _lightly
-    _lightly = True
-
-
-def load() -> None:
-    """Import networkit before it is needed."""
-    _networkit()
-
-
-def _networkit() -> Any:
-    with _lock:
-        if not _lightly or "networkit" in sys.modules:
-            return import_module("networkit")
-        left_out = [name for name in _UNUSED if name not in sys.modules]
-        for name in left_out:
-            sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail, which networkit tolerates
-        try:
-            return import_module("networkit")
-        finally:
-            for name in left_out:
-                sys.modules.pop(name, None)
 
 
 @cache

@@ -19,11 +19,11 @@ from typing import IO
 import numpy as np
 
 from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.libraries import import_lightly, networkit
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.kernels.space import Config
-from mmsbgen.sampler.starts.leiden import import_lightly, load
 from mmsbgen.sampler.starts.start_methods import MOVED, STARTS, Start, communities
 
 
@@ -58,7 +58,7 @@ if __name__ == "__main__":
     n, k, seed = map(int, sys.argv[1:4])
     import_lightly()
     # Beside the first search, which goes without it for long.
-    Thread(target=load, daemon=True).start()
+    Thread(target=networkit, daemon=True).start()
     # Sending waits until the run reads, which may be after the next start is found.
     with ThreadPoolExecutor(1) as sender:
         for start in find(n, k, seed, sys.argv[4], sys.argv[5:], sys.stdin.buffer, parent.recv):
