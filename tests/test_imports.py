@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,18 @@ def test_the_command_line_does_not_wait_for_optional_libraries_of_networkit() ->
     assert "networkit" not in loaded_by(
         "import mmsbgen.detection.detect, mmsbgen.sampler.starts.start_methods, mmsbgen.sampler.run.refine"
     )
+
+
+@pytest.mark.slow
+def test_a_run_without_a_tuning_database_does_not_wait_for_sqlalchemy(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("MMSBGEN_DATABASE_URL", raising=False)
+    graph = Path(__file__).parent / "data" / "netscience.txt.gz"
+    command = ["detect", str(graph), "-k", "5", "-n", "2", "--device", "pocl"]
+    assert "sqlalchemy" not in loaded_by(f"from mmsbgen.cli import main; main({[*command, '-o', str(tmp_path / 'a')]})")
+    tuned = [*command, "--database", f"{tmp_path}/tuned.sqlite3", "-o", str(tmp_path / "b")]
+    assert "sqlalchemy" in loaded_by(f"from mmsbgen.cli import main; main({tuned})")
+    assert (tmp_path / "a" / "communities.txt").read_text() == (tmp_path / "b" / "communities.txt").read_text()
 
 
 @pytest.mark.slow

@@ -94,6 +94,12 @@ class Split:
         return read_only(np.flatnonzero(self.training_adjacency.degrees == 0).astype(np.int64))
 
     @cached_property
+    def unlinked_validation(self) -> Int64Array:
+        """Validation pairs that have an end without a training link: their places, ascending."""
+        degrees = self.training_adjacency.degrees
+        return read_only(np.flatnonzero((degrees[self.validation.pairs] == 0).any(axis=1)).astype(np.int64))
+
+    @cached_property
     def held_out_pairs(self) -> Int64Array:
         """All pairs of validation and test, links and non-links, int64 ``[H, 2]``, ``u < v``, lexicographic."""
         pairs = np.concatenate([self.validation.pairs, self.test.pairs])
@@ -161,8 +167,8 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
     if n_test:
         left = np.delete(np.arange(n_links), drawn)
         drawn = np.concatenate([drawn, test_rng.choice(left, size=n_test, replace=False)])
-        taken = np.concatenate([graph.links, non_links])
-        taken = unpack_pairs(np.sort(pack_pairs(taken[:, 0], taken[:, 1])))
+        links, new = pack_pairs(*graph.links.T), np.sort(pack_pairs(*non_links.T))
+        taken = unpack_pairs(np.insert(links, np.searchsorted(links, new), new))
         non_links = np.concatenate([non_links, draw_non_links(graph.n_vertices, taken, n_test, test_rng)])
     if len(non_links) < n_held_out:
         notes.append(_few_non_links(graph, len(non_links), n_held_out, n_validation))

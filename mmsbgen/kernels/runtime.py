@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +17,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.base.version import __version__
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord
 from mmsbgen.db.selection.index import Index, Selection
+from mmsbgen.db.store.default_place import default_place
 from mmsbgen.kernels.build import BoundKernel, build, compiler_options, traits_of
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Problem, Value, implied
@@ -227,13 +229,18 @@ def opened_runtime(
     ``database`` is as for :func:`mmsbgen.db.store.tuning_store.open_store`; ``on_missing`` is called with the place of
     one that was named and does not exist.
     """
-    # Imported here: SQLAlchemy takes a while, and a chain is planned before any database is opened.
+    place = default_place() if database is None else database
+    given = dict(fixed or {}), dict(kept or {})
+    if database is None and isinstance(place, Path) and not os.path.lexists(place):
+        yield Runtime(device, family, Index(), *given)
+        return
+    # Imported here: SQLAlchemy takes half a second, and a chain is planned before any database is opened.
     from mmsbgen.db.store.tuning_store import open_store
 
-    with open_store(database, read_only=True) as store:
+    with open_store(place, read_only=True) as store:
         if database is not None and store.missing:
             on_missing(str(store.location))
-        yield Runtime(device, family, Index(store), dict(fixed or {}), dict(kept or {}))
+        yield Runtime(device, family, Index(store), *given)
 
 
 def look_up(

@@ -66,7 +66,7 @@ def words_of(ids: npt.NDArray[Any]) -> list[str]:
 
 def cover_text(words: Sequence[str], members: Iterable[npt.NDArray[Any]]) -> str:
     """The text of a cover: one line of ``words`` for each array of vertex numbers in ``members``."""
-    return "".join("\t".join([words[vertex] for vertex in one.tolist()]) + "\n" for one in members)
+    return "".join("\t".join(map(words.__getitem__, one.tolist())) + "\n" for one in members)
 
 
 def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:

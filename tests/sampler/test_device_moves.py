@@ -7,10 +7,12 @@ import io
 import numpy as np
 import pytest
 
+from mmsbgen.base.errors import CompileError
 from mmsbgen.graph.graph import Adjacency
+from mmsbgen.sampler.run import refine
 from mmsbgen.sampler.starts import device_moves, search_process
 from mmsbgen.sampler.starts.device_moves import on_device
-from mmsbgen.sampler.starts.local_moving import Weighted, coarsened, corrected, moved
+from mmsbgen.sampler.starts.local_moving import Weighted, coarsened, corrected, in_threads, moved, separated
 from mmsbgen.sampler.starts.start_methods import STARTS
 from tests.sampler.test_local_moving import random_links
 from tests.sampler.test_sought import same
@@ -41,6 +43,25 @@ def test_a_device_finds_the_labels_of_threads(opencl_device, seed):
         assert np.array_equal(found[1].weights, smaller.weights)
         merged = labels % 50
         assert np.array_equal(corrected(graph, merged, costs, seed, mover), corrected(graph, merged, costs, seed))
+
+
+def test_refinement_of_many_links_uses_the_device_of_the_run(opencl_device, chain, middling, monkeypatch, caplog):
+    """It finds the communities that threads find; a kernel that does not compile leaves it to them, with a warning."""
+    sampler = chain(opencl_device, middling, n_communities=4, mini_batch="block", noise=None)
+    assert refine._mover(sampler) is in_threads
+    monkeypatch.setattr(refine, "MANY", 0)
+    graph = with_hubs(3000, 2)
+    costs = np.random.default_rng(2).choice([5.0, 20.0], graph.volumes.size) / graph.ends.size
+    on_device = refine._mover(sampler)
+    assert on_device is not in_threads
+    assert np.array_equal(separated(graph, costs, 2, on_device), separated(graph, costs, 2))
+
+    def refused(*_):
+        raise CompileError("no such instruction")
+
+    monkeypatch.setattr(sampler.runtime, "kernel", refused)
+    assert refine._mover(sampler) is in_threads
+    assert "vertices move in threads when communities are split: no such instruction" in caplog.text
 
 
 def test_a_graph_without_links_has_no_moves(opencl_device):

@@ -131,8 +131,8 @@ def test_blocks_grow_with_the_graph(vertices, size):
     assert Options(4).sized_for(vertices, vertices).size == size
 
 
-@pytest.mark.parametrize(("links", "share"), [(10, 0.05), (20_000, 0.025), (10**6, 0.01)])
-def test_few_links_hold_out_a_larger_share(links, share):
+@pytest.mark.parametrize(("links", "share"), [(10, 0.05), (20_000, 0.025), (10**6, 0.01), (10**7, 0.002)])
+def test_few_links_hold_out_a_larger_share_and_many_a_smaller_one(links, share):
     assert Options(4).held_out_share(links) == share
     assert Options(4, validation=0.2).held_out_share(links) == 0.2
 
@@ -147,7 +147,7 @@ def test_schedule():
     assert Schedule(0.5, 4.0, 0.5)(12) == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize(("links", "share"), [(10**6, 0.01), (1000, 0.01), (999, 0.0), (0, 0.0)])
+@pytest.mark.parametrize(("links", "share"), [(10**7, 0.002), (10**6, 0.01), (1000, 0.01), (999, 0.0), (0, 0.0)])
 def test_a_hundredth_of_the_links_is_for_test_where_that_says_anything(links, share):
     assert Options(4).test_share(links) == share
     assert Options(4, validation=0.2).test_share(links) == share

@@ -16,6 +16,7 @@ from mmsbgen.sampler.diagnostics.state_rows import best_communities, leading_com
 from mmsbgen.sampler.run import refine as refine_module
 from mmsbgen.sampler.run.refine import _KEPT, _MODULARITY, Move, moved, moves, refine
 from mmsbgen.sampler.starts.leiden import modularity
+from mmsbgen.sampler.starts.local_moving import in_threads
 from mmsbgen.sampler.starts.start_methods import of_sets as sets_of
 from mmsbgen.sampler.state import buffers
 
@@ -95,7 +96,7 @@ def test_communities_with_equally_many_links_part_as_they_would_alone():
         right.append((community, 10 + community, second.tolist()))
     assert sorted(wanted(rows_on(sets, k=20, n=140), np.array(sorted(links)))) == right
     labels = np.repeat(np.arange(10), len(links) // 10)
-    of, scores, members = refine_module._parts_together(np.array(links), labels, np.bincount(labels), 0)
+    of, scores, members = refine_module._parts_together(np.array(links), labels, np.bincount(labels), 0, in_threads)
     assert of.tolist() == list(range(10))
     for community, score, part in zip(of, scores, members, strict=True):
         own = np.array(links)[labels == community] - 14 * community
@@ -124,7 +125,7 @@ def test_many_links_of_one_community_do_not_go_to_leiden(monkeypatch):
 def test_many_links_fall_into_hardly_more_parts_than_few(monkeypatch):
     """Communities of two sparse halves each, with 8 links a vertex within a half and 2 in the community."""
     numbers = []
-    for seed in range(4):
+    for seed in range(12):
         rng, links = np.random.default_rng(seed), []
         for size in (100, 150, 200, 400, 500):
             a, b = rng.integers(2 * size, size=8 * size), rng.integers(2 * size, size=(2 * size, 2))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from platformdirs import user_data_path
 from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
@@ -21,9 +20,9 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.base.progress import stage
+from mmsbgen.db.store.default_place import URL_VARIABLE, default_place
 from mmsbgen.db.store.store_errors import damaged, explained, is_transient
 
-URL_VARIABLE = "MMSBGEN_DATABASE_URL"
 BUSY_TIMEOUT_S = 20.0
 """Timeout of one attempt to get SQLite's lock."""
 GIVE_UP_S = 60.0
@@ -65,7 +64,7 @@ def locate(url: str | Path | None = None) -> Location:
     Raises ``InputError`` for an invalid URL or an unsupported kind of database.
     """
     if url is None:
-        url = os.environ.get(URL_VARIABLE) or user_data_path("mmsbgen") / "tuning.sqlite3"
+        url = default_place()
     if isinstance(url, Path) or "://" not in url:
         return Location(path=Path(url).expanduser().absolute())
     try:

@@ -97,16 +97,14 @@ def _counted(m: Memberships, rows: RowSource, links: Array, tell: Tell, members:
     if (on_device := getattr(rows, "explained_links", None)) is not None:
         known, links = on_device(members)
         flat = known[:, :r].astype(np.float64).ravel()
-    if members is not None:
-        # The communities of each vertex, one a column; -1 is none.
-        own = np.where(members, m.indices, -1)
-        own = own[:, members.any(axis=0)]
     for ends, shares in _told(explained_at(_gathered(m, links), rows, m.beta, m.delta, m.indices), len(links), tell):
         counted = shares.astype(np.float64)
         if members is not None:
-            wanted, others = m.indices[ends], own[ends[:, ::-1]]
+            wanted = m.indices[ends]
+            # The communities of the other end; -1 is none.
+            others = np.where(members[ends], wanted, -1)[:, ::-1]
             shared = np.zeros(wanted.shape, bool)
-            for column in range(own.shape[1]):
+            for column in range(r):
                 shared |= wanted == others[:, :, column, None]
             counted *= shared
         # Flat indices: np.add.at is twenty times slower with several index arrays.

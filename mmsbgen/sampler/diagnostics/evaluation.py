@@ -114,7 +114,7 @@ def _rows(sampler: Sampler, rows: RowSource) -> RowSource:
 def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
     """Correct the kernel's ``probabilities``, on the device, for pairs with an end without training links."""
     split, device, held = sampler.split, sampler.device, sampler.held_values
-    unknown = np.flatnonzero((split.training_adjacency.degrees[split.validation.pairs] == 0).any(axis=1))
+    unknown = split.unlinked_validation
     if not unknown.size:
         return
     rows, beta = _rows(sampler, row_source(sampler, mean=False)), sampler.state.beta()

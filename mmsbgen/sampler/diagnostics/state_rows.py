@@ -116,13 +116,13 @@ class SparseRows(_OnDevice):
 
         With ``members`` ``[N, r]``, only links to vertices that are members of the entry's community count.
         """
-        n, ours = self._shape.n_vertices, np.uint64(1)
-        masks = np.zeros(n, np.uint64)
+        n = self._shape.n_vertices
+        masks = np.zeros((n, 8), np.uint8)
         if members is not None:
-            for entry in range(members.shape[1]):
-                masks |= np.where(members[:, entry], ours << np.uint64(entry), np.uint64(0))
+            bits = np.packbits(members, axis=1, bitorder="little")
+            masks[:, : bits.shape[1]] = bits
         given = {"n_vertices": np.uint32(n), "only_members": np.uint32(members is not None)}
-        with self._device.upload(masks) as placed:
+        with self._device.upload(masks.view(np.uint64).ravel()) as placed:
             self._kernels["sparse_shares"].launch(n, self._values | given | {"members": placed})
             self._device.synchronize()
         held = (pairs.pairs[np.asarray(pairs.labels, bool)] for pairs in (self._split.validation, self._split.test))

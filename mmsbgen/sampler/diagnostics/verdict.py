@@ -303,9 +303,12 @@ def mean_ranks(
             sets.append(drawn)
             tell(len(sets) / (_SETS + 1))
     values = np.stack([scores[drawn[:, 0], drawn[:, 1]] for drawn in sets])
-    pool = np.sort(values, axis=None)
-    below, upto = (np.searchsorted(pool, values, side) for side in ("left", "right"))
-    means: Floats = ((below + upto) / (2 * pool.size)).mean(axis=1)
+    order = np.argsort(values, axis=None)
+    ascending = values.ravel()[order]
+    bounds = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1], [True]]))
+    shares = np.empty(values.size)
+    shares[order] = np.repeat((bounds[:-1] + bounds[1:]) / (2 * values.size), np.diff(bounds))
+    means: Floats = shares.reshape(values.shape).mean(axis=1)
     return means
 
 

@@ -7,20 +7,25 @@ into parts, a part moves to an empty community, and the chain continues.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.graph.graph import Adjacency
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.graph.graph import Adjacency, number_integers
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import best_communities, row_source
+from mmsbgen.sampler.starts.background_search import searching_device
+from mmsbgen.sampler.starts.device_moves import by_kernel
 from mmsbgen.sampler.starts.leiden import leiden, network
-from mmsbgen.sampler.starts.local_moving import Weighted, separated
+from mmsbgen.sampler.starts.local_moving import Mover, Weighted, in_threads, separated
 from mmsbgen.sampler.starts.start_methods import MANY
 from mmsbgen.sampler.state.sparse_state import SparseState
 
+log = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 #: Fewest links that a non-empty community explains best: those of a clique of three vertices.
@@ -46,22 +51,22 @@ class Move:
     members: Ints
 
 
-def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int) -> list[Move]:
+def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int, mover: Mover = in_threads) -> list[Move]:
     """The moves: the most distinct parts, one for each empty community of ``k``.
 
     ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``shares`` ``[E]`` its
-    share of p(link).
+    share of p(link).  ``mover`` finds the moves of local moving.
     """
     # An empty community has a little mass in every row by the prior, but explains no link best.
     empty = np.flatnonzero(np.bincount(best, minlength=k) < _FEWEST_LINKS)
     if not empty.size:
         return []
     clear = shares > 0.5
-    parts = _parts(links[clear], best[clear], k, seed, empty.size)
+    parts = _parts(links[clear], best[clear], k, seed, empty.size, mover)
     return [Move(source, int(target), members) for target, (source, members) in zip(empty, parts, strict=False)]
 
 
-def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tuple[int, Ints]]:
+def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int, mover: Mover) -> list[tuple[int, Ints]]:
     """Community and members of the ``most`` best parts, by descending score.
 
     A part's score is the modularity of the split times its size; the largest part of a community stays.
@@ -71,13 +76,13 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tupl
     links, labels = links[enough], labels[enough]
     found: list[tuple[Ints, Floats, list[Ints]]] = []
     if len(links) > MANY:
-        found = [_parts_together(links, labels, counts, seed)]
+        found = [_parts_together(links, labels, counts, seed, mover)]
     elif len(links):
         order = np.lexsort((labels, counts[labels]))
         links, labels = links[order], labels[order]
         begins = np.unique(counts[labels], return_index=True)[1]
         for alike in map(slice, begins, [*begins[1:], len(links)]):
-            found.append(_parts_together(links[alike], labels[alike], counts, seed))
+            found.append(_parts_together(links[alike], labels[alike], counts, seed, mover))
     if not found:
         return []
     communities, scores = (np.concatenate([one[at] for one in found]) for at in (0, 1))
@@ -86,7 +91,9 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int) -> list[tupl
     return [(int(communities[at]), members[at]) for at in best.tolist()]
 
 
-def _parts_together(links: Ints, labels: Ints, counts: Ints, seed: int) -> tuple[Ints, Floats, list[Ints]]:
+def _parts_together(
+    links: Ints, labels: Ints, counts: Ints, seed: int, mover: Mover
+) -> tuple[Ints, Floats, list[Ints]]:
     """Communities ``[P]``, scores ``[P]`` and members of the parts of communities that have ``counts`` ``[K]`` links.
 
     They are split in one graph, side by side.  Many links are split by local moving, which can have a resolution for
@@ -94,13 +101,13 @@ def _parts_together(links: Ints, labels: Ints, counts: Ints, seed: int) -> tuple
     number of communities is then the mean of theirs.
     """
     n = int(links.max()) + 1
-    keys, index = np.unique(labels[:, None] * n + links, return_inverse=True)
+    keys, index = number_integers((labels[:, None] * n + links).ravel())
     ends = index.reshape(links.shape)
     if len(links) <= MANY:
         split = leiden(network(keys.size, ends), len(links) / int(counts[labels[0]]), seed)
     else:
         graph = Weighted.of(Adjacency.from_pairs(ends, keys.size))
-        split = separated(graph, 1 / (2 * counts[keys // n]), seed)
+        split = separated(graph, 1 / (2 * counts[keys // n]), seed, mover)
     first, sizes = np.unique(split, return_index=True, return_counts=True)[1:]
     own, place = np.unique(keys[first] // n, return_inverse=True)
     inside = np.bincount(place[split[ends[:, 0]]], split[ends[:, 0]] == split[ends[:, 1]])
@@ -110,8 +117,9 @@ def _parts_together(links: Ints, labels: Ints, counts: Ints, seed: int) -> tuple
     in_turn = np.lexsort((first, -sizes, place))
     largest = in_turn[np.unique(place[in_turn], return_index=True)[1]]
     parts = np.flatnonzero((modularity[place] > _MODULARITY) & (sizes > 2) & ~np.isin(np.arange(sizes.size), largest))
-    members = np.split(keys[np.argsort(split, kind="stable")] % n, np.cumsum(sizes)[:-1])
-    return own[place[parts]], modularity[place[parts]] * sizes[parts], [members[part] for part in parts.tolist()]
+    order, ends_at = np.argsort(split, kind="stable"), np.cumsum(sizes)
+    members = [keys[order[ends_at[part] - sizes[part] : ends_at[part]]] % n for part in parts.tolist()]
+    return own[place[parts]], modularity[place[parts]] * sizes[parts], members
 
 
 def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
@@ -132,7 +140,8 @@ def refine(sampler: Sampler) -> int:
     """Move parts into the empty communities of a chain; returns the number of communities filled."""
     options, links = sampler.options, sampler.split.training_links
     best, shares = best_communities(sampler, links)
-    if wanted := moves(links, best, shares, sampler.shape.k, options.seed + sampler.iteration):
+    seed, mover = options.seed + sampler.iteration, _mover(sampler)
+    if wanted := moves(links, best, shares, sampler.shape.k, seed, mover):
         _move(sampler, wanted)
         theta = sampler.state.theta()
         for move in wanted:
@@ -141,6 +150,17 @@ def refine(sampler: Sampler) -> int:
     course = sampler.course.refined(sampler.iteration, len(wanted), sampler.per_sweep)
     sampler.chain = sampler.chain._replace(course=course)
     return len(wanted)
+
+
+def _mover(sampler: Sampler) -> Mover:
+    """Finds moves on the sampler's device, if many links may be split and there is room on it; else in threads."""
+    split, device = sampler.split, sampler.device
+    if split.n_training_links > MANY and searching_device(split, device.info, sampler.needs) is not None:
+        try:
+            return by_kernel(sampler.runtime.kernel("best_labels", sampler.problem))
+        except MmsbgenError as error:
+            log.warning("vertices move in threads when communities are split: %s", error)
+    return in_threads
 
 
 def _move(sampler: Sampler, wanted: list[Move]) -> None:

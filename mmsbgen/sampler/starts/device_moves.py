@@ -17,7 +17,7 @@ from mmsbgen.kernels.build import BoundKernel, build
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.starts.local_moving import Best, Mover, Weighted, in_threads
 
-__all__ = ["on_device"]
+__all__ = ["by_kernel", "on_device"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -30,7 +30,12 @@ def on_device(name: str, config: Config) -> Iterator[Mover]:
     """Opens the device called ``name`` and finds moves on it by a configuration of best_labels."""
     with opened(find_device(name)) as device:
         # The source is the same for graphs of all sizes.
-        yield partial(_moves, build(device, MMSB.kernel("best_labels"), MMSB.problem(), config))
+        yield by_kernel(build(device, MMSB.kernel("best_labels"), MMSB.problem(), config))
+
+
+def by_kernel(kernel: BoundKernel) -> Mover:
+    """Finds moves by the kernel best_labels of a device that is open."""
+    return partial(_moves, kernel)
 
 
 @contextmanager

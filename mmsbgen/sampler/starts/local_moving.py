@@ -4,9 +4,9 @@ Vertices move to the neighbouring community that raises modularity most, as long
 becomes one vertex, and these move.  A vertex that came into the wrong community moves out of it only if the original
 vertices move once more in the end (:func:`corrected`).
 
-A round over the vertices goes by batches in random order: those of one batch move at once, by the communities before
-it.  Sums are of whole numbers, so that equal seeds give equal communities with any number of threads.  A
-:data:`Mover` finds the moves: in threads, or on a device (:mod:`mmsbgen.sampler.starts.device_moves`).
+A round over the vertices goes by random batches: those of one batch move at once, by the communities before it.  Sums
+are of whole numbers, so that equal seeds give equal communities with any number of threads.  A :data:`Mover` finds the
+moves: in threads, or on a device (:mod:`mmsbgen.sampler.starts.device_moves`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Mover", "Weighted", "coarsened", "corrected", "in_threads", "moved",
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Batches of a round, of at least one vertex, and most rounds.
+#: Batches of a round, and most rounds.
 _BATCHES, _ROUNDS = 8, 10
 #: Share of the vertices with links below which so few move that a round is the last.
 _LAST = 0.03
@@ -229,11 +229,12 @@ def moved(
 
     with mover(graph, costs) as best:
         for _ in range(_ROUNDS):
-            waiting = rng.permutation(np.flatnonzero(active))
+            waiting = np.flatnonzero(active)
+            batch_of = rng.integers(_BATCHES, size=waiting.size, dtype=np.uint8)
             active[:] = False
             number = 0
-            for batch in np.array_split(waiting, min(_BATCHES, waiting.size + 1)):
-                movers, to = best(np.sort(batch), labels, volumes)
+            for batch in range(_BATCHES):
+                movers, to = best(waiting[batch_of == batch], labels, volumes)
                 for _ in side_by_side(wake, graph.parts(movers, 30)):
                     pass
                 np.subtract.at(volumes, labels[movers], graph.volumes[movers])
@@ -300,13 +301,13 @@ def corrected(graph: Weighted, labels: Ints, costs: float | Floats, seed: int, m
     return moved(graph, costs, np.random.Generator(np.random.PCG64([seed, 8])), labels, mover)
 
 
-def separated(graph: Weighted, costs: Floats, seed: int) -> Ints:
+def separated(graph: Weighted, costs: Floats, seed: int, mover: Mover = in_threads) -> Ints:
     """Labels ``[N]`` of communities by contraction and correction, twice; ``costs`` ``[N]`` are as for :func:`moved`.
 
     After the first correction many communities that looked apart can be merged.
     """
-    labels = corrected(graph, coarsened(graph, costs, seed)[0], costs, seed)
+    labels = corrected(graph, coarsened(graph, costs, seed, mover=mover)[0], costs, seed, mover)
     smaller = graph.contracted(labels)
     of_smaller = np.zeros(smaller.volumes.size)
     of_smaller[labels] = costs
-    return corrected(graph, coarsened(smaller, of_smaller, seed)[0][labels], costs, seed)
+    return corrected(graph, coarsened(smaller, of_smaller, seed, mover=mover)[0][labels], costs, seed, mover)
