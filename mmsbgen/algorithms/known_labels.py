@@ -167,7 +167,7 @@ def _format_of(arcs: Arcs, file: Path, lines: list[list[str]]) -> Format:
         odd = next(line for line in lines if not _is_pair(line))
         raise InputError(
             f"{file}: the line {plain(' '.join(odd))!r} is no `id label [share]`, and most fields are no vertices of "
-            f"{arcs.name}: separate ids and labels by tabs, or give --labels-format communities "
+            f"{arcs.name}: separate ids and labels by tabs, not commas, or give --labels-format communities "
             "(labels_format= in Python)"
         )
     return "communities"
@@ -207,8 +207,8 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
             told = f"{file}: {plural(len(missing), 'member')} that are no vertices of {arcs.name}"
         if not found:
             raise InputError(
-                f"{told}, such as {plain(missing[0])!r}, and no others: give labels of this graph, with tabs between "
-                "fields"
+                f"{file}: {plain(missing[0])!r} is no vertex of {arcs.name}, and no other id is: give labels of this "
+                "graph, with tabs, not commas, between ids and labels"
             )
         warn_user(f"{told} are left out, such as {plain(missing[0])!r}", LabelWarning)
     return found, format

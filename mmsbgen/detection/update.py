@@ -237,7 +237,7 @@ def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: 
     moves, changes = earlier["moves_since_full_run"] + moved + new, earlier["changes_since_full_run"] + count
     shares = moves / n, changes / change.graph.n_links
     due = _due(*shares, record["held_out"]["validation"], earlier["full_run"])
-    more = (f", {new} are new" if new else "") + (f", {done.moving} still move" if done.moving else "")
+    more = (f", {new} new" if new else "") + (f", {done.moving} still moving" if done.moving else "")
     text = (
         f"Updated after {plural(count, 'change')}: {done.touched} of {plural(n, 'vertex', 'vertices')} were swept, "
         f"{moved} moved{more}."

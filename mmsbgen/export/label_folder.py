@@ -29,9 +29,11 @@ _COLUMNS = 32
 def label_record(found: LabelShares, graph: Graph, options: dict[str, Any], seconds: float) -> dict[str, Any]:
     """What is known of the rounds, as JSON values; ``options`` are those of the call."""
     unreached = found.unreached
-    sure = "at most the tolerance" if found.converged else "more than the tolerance: allow more rounds"
+    sure = ", at most the tolerance"
+    if not found.converged:
+        sure = ", more than the tolerance: allow more rounds (--max-rounds)"
     if not found.converged and found.residual <= options["tolerance"]:
-        sure = f"but shares of some vertices lack up to {found.missing:.3g} of 1: give more labels or rounds"
+        sure = f", but shares of some vertices lack up to {found.missing:.3g} of 1: give more labels or rounds"
     return {
         "mmsbgen": __version__,
         "command": "propagate",
@@ -48,7 +50,7 @@ def label_record(found: LabelShares, graph: Graph, options: dict[str, Any], seco
             "converged": found.converged,
             "residual": found.residual,
             "missing": found.missing,
-            "text": f"In the last round numbers changed by {found.residual:.3g}, {sure}.",
+            "text": f"The last round changed shares by up to {found.residual:.3g}{sure}.",
         },
         "unreached": {
             "count": int(unreached.size),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import canonical_word, plain
+from mmsbgen.base.id_text import canonical_word, plain, plural
 from mmsbgen.graph.graph import (
     Graph,
     Int64Array,
@@ -74,8 +74,9 @@ def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None 
         )
     if remove is not None and (unknown := gone[~_within(gone, there)]).size:
         raise InputError(
-            f"{plain(remove.name)}: {_link(ids, unknown)} is no link of {plain(before.name)}, and {unknown.size} of "
-            f"{gone.size} links to remove are not: take them out of the file, or give the run's own graph"
+            f"{plain(remove.name)}: {_link(ids, unknown)} is not in {plain(before.name)}; this holds for "
+            f"{unknown.size} of {plural(gone.size, 'link')} to remove: take them out of the file, or give the run's "
+            "own graph"
         )
     added = wanted[~_within(wanted, there)]
     keys = np.sort(np.concatenate([np.delete(there, np.searchsorted(there, gone)), added]), kind="stable")

@@ -128,7 +128,7 @@ class LoadReport:
         told = []
         if gone:
             told.append(f"{' and '.join(gone)} {_were(loops + repeats)} dropped")
-        if both:
+        if both and not self.directed:  # of directed graphs a warning tells it
             which = f"all {both} links" if 1 < both == n_links else f"{both} of {_counted(n_links, 'link')}"
             told.append(f"{which} {_were(both)} listed in both directions and counted once")
         return "; ".join(told)

@@ -106,7 +106,7 @@ def test_files_stay_where_nothing_is_done(results: Path, tmp_path: Path) -> None
     (tmp_path / "graph.npz").write_bytes(b"mine")
     assert "is not of an update" in cli(run, "--add", unknown, "-o", tmp_path, code=2).output
     assert (tmp_path / "graph.npz").read_bytes() == b"mine"
-    assert "is no link of graph, and 2 of 2 links" in cli(run, "--remove", unknown, code=2).output
+    assert "is not in graph; this holds for 2 of 2 links" in cli(run, "--remove", unknown, code=2).output
     assert "--add FILE, --remove FILE" in cli(run, code=2).output
     assert "is another graph than" in cli(run, "--add", unknown, "--graph", known, code=2).output
     (results.parent / "elsewhere").mkdir()

@@ -37,7 +37,7 @@ def model(ratings: Path) -> Path:
     assert done.exit_code == 0, done.output
     assert "1500 ratings of 80 users and 50 items" in done.stdout
     assert "by tiles" in done.stdout
-    assert "on held-out ratings in the best sweep by them; the mean alone has about 1.0" in done.stdout
+    assert "on held-out ratings, after the best sweep; the mean alone has about 1.0" in done.stdout
     return file
 
 

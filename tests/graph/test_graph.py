@@ -55,12 +55,12 @@ def test_links_and_adjacency_of_any_pairs(pairs: list[tuple[int, int]]) -> None:
         ([(0, 1), (1, 0)], "1 of 1 link was listed in both directions and counted once"),
         ([(0, 1), (1, 0), (1, 2), (2, 1)], "all 2 links were listed in both directions and counted once"),
         (
-            [(0, 1), (1, 0), (0, 1), (1, 2), (2, 3)],
-            "1 repeated link was dropped; 1 of 3 links was listed in both directions and counted once",
+            [(0, 1), (1, 0), (0, 1)],
+            "1 repeated link was dropped; 1 of 1 link was listed in both directions and counted once",
         ),
         (
             [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 3), (4, 4)],
-            "2 self-loops were dropped; 2 of 3 links were listed in both directions and counted once",
+            "2 self-loops were dropped",  # the warning tells of directions
         ),
     ],
 )

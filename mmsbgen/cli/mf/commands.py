@@ -180,7 +180,7 @@ def _told(told: dict[str, Any], out: Path) -> str:
     if "schedule" in told:
         text += f" ({told['ratings_per_second'] / 1e6:.1f} million ratings/s by {told['schedule']})"
     if "rmse" in told:
-        where = "held-out ratings in the best sweep by them" if told["held_out"] else "some of the fitted ratings"
+        where = "held-out ratings, after the best sweep" if told["held_out"] else "some of the fitted ratings"
         text += f"\nRMSE {told['rmse']:.4f} on {where}; the mean alone has about {told['deviation']:.4f}"
     if told.get("left_out"):
         text += f"\n{told['left_out']} held-out ratings by unknown users or of unknown items were left out"
