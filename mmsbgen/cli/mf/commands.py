@@ -85,7 +85,7 @@ def mf() -> None:
     metavar="NAME",
     default="auto",
     show_default=True,
-    help="How sgd shares out ratings; `mmsbgen mf schedules` lists them.",
+    help="How sgd divides ratings among threads; `mmsbgen mf schedules` lists them.",
 )
 @click.option(
     "--deterministic",
