@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,9 +55,9 @@ def known_labels(arcs: Arcs, labels: Any, format: Format | None = None) -> Known
 
     * a mapping of ids to labels, or to mappings of labels to shares, which are divided by their sum;
     * an array or a list with a label for each vertex in the order of ``arcs.ids``, -1 or None where it is not known;
-    * the path of a file, plain or gzip, of ``format="pairs"`` with lines ``id<TAB>label[<TAB>share]``, or of
-      ``"communities"``, one a line: then labels are the numbers of the lines from 0 on, and a vertex in several
-      communities belongs to each alike.
+    * the path of a file, plain or gzip, of ``format="pairs"`` with lines ``id<TAB>label[<TAB>share]`` (commas in a
+      .csv file), or of ``"communities"``, one a line: then labels are the numbers of the lines from 0 on, and a vertex
+      in several communities belongs to each alike.
 
     Without ``format`` a file has pairs if each line has two or three fields, the third a number.  Lines of a file whose
     id is no vertex are left out with a :class:`LabelWarning`.  As in scikit-learn, the labels -1 and None, and the
@@ -129,6 +130,15 @@ def _fields(line: str) -> list[str]:
     return [field.strip() for field in line.split("\t")] if "\t" in line else line.split()
 
 
+def _rows(file: Path) -> list[list[str]]:
+    """The fields of each line; commas or semicolons separate those of a .csv file."""
+    lines = _lines(file)
+    if ".csv" not in file.suffixes[-2:]:
+        return [_fields(line) for line in lines]
+    delimiter = "," if any("," in line for line in lines) else ";"
+    return [[field.strip() for field in row] for row in csv.reader(lines, delimiter=delimiter)]
+
+
 def _lines(file: Path) -> list[str]:
     """The lines of a file, without blank ones and comments."""
     raw = read_unpacked(file)
@@ -167,8 +177,8 @@ def _format_of(arcs: Arcs, file: Path, lines: list[list[str]]) -> Format:
         odd = next(line for line in lines if not _is_pair(line))
         raise InputError(
             f"{file}: the line {plain(' '.join(odd))!r} is no `id label [share]`, and most fields are no vertices of "
-            f"{arcs.name}: separate ids and labels by tabs, not commas, or give --labels-format communities "
-            "(labels_format= in Python)"
+            f"{arcs.name}: separate ids and labels by tabs (commas in a .csv file), or give --labels-format "
+            "communities (labels_format= in Python)"
         )
     return "communities"
 
@@ -182,7 +192,7 @@ def _has(arcs: Arcs, name: str) -> bool:
 
 
 def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[int, Any, Any]], Format]:
-    lines = [_fields(line) for line in _lines(file)]
+    lines = _rows(file)
     format = format or _format_of(arcs, file, lines)
     rows: list[tuple[str, Any, Any]]
     if format == "pairs":
@@ -208,7 +218,7 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
         if not found:
             raise InputError(
                 f"{file}: {plain(missing[0])!r} is no vertex of {arcs.name}, and no other id is: give labels of this "
-                "graph, with tabs, not commas, between ids and labels"
+                "graph, with tabs between ids and labels (commas in a .csv file)"
             )
         warn_user(f"{told} are left out, such as {plain(missing[0])!r}", LabelWarning)
     return found, format

@@ -103,7 +103,7 @@ class LoadReport:
 
     ``n_lines`` counts link lines (rows, entries, edges) of the input:
     ``n_lines = n_links + n_self_loops + n_duplicates``.  A link listed in both directions counts as one
-    duplicate; ``n_both_ways`` counts such links.  ``directed`` is True if the input was probably directed (or
+    duplicate; ``n_both_ways`` counts such links.  ``directed`` is True if the input may be directed (or
     certainly, if its type says so).  ``n_isolated`` counts vertices without a link.
     """
 
@@ -269,10 +269,11 @@ def build_graph(
         dropped = f" ({_counted(n_self_loops, 'self-loop')} {_were(n_self_loops)} dropped)"
         loops = dropped if n_self_loops else ""
         raise InputError(f"{name}: no link between two different vertices{loops}; give at least one pair of ids")
+    declared = directed is not None
     if directed is None:
         directed = 0 < n_both_ways < keys.size
     if directed:
-        _warn_directed(name, n_both_ways, keys.size)
+        _warn_directed(name, n_both_ways, keys.size, declared)
     links = unpack_pairs(keys)
     touched = np.zeros(n_vertices, dtype=np.bool_)
     touched[links.ravel()] = True
@@ -354,9 +355,9 @@ def link_keys(links: Int64Array, place: Int64Array | None = None) -> UInt64Array
     return distinct_keys(pack_pairs(np.minimum(first, second), np.maximum(first, second)))
 
 
-def _warn_directed(name: str, n_both_ways: int, n_links: int) -> None:
-    warn_user(
-        f"{name}: {n_both_ways} of its {n_links} links are listed in both directions and the rest in one only, "
-        "so it is probably a directed graph; direction is dropped: u -> v and v -> u are one link",
-        GraphWarning,
-    )
+def _warn_directed(name: str, n_both_ways: int, n_links: int, declared: bool) -> None:
+    both = f"{n_both_ways} of its {n_links} links"
+    kind = f"a directed graph, with {both} in both directions;"
+    if not declared:
+        kind = f"{both} are listed in both directions and the rest in one only; if this is a directed graph,"
+    warn_user(f"{name}: {kind} direction is dropped: u -> v and v -> u are one link", GraphWarning)

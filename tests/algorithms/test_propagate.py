@@ -273,8 +273,27 @@ def test_a_file_of_either_format_needs_its_name(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="is no `id label .share.`, and most fields are no vertices"):
             known_labels(graph, file)
     file.write_text("Ann 0,red\nAnn 5,blue\n")
-    with pytest.raises(InputError, match="'Ann' is no vertex of .*, and no other id is: .* with tabs, not commas"):
+    with pytest.raises(InputError, match="'Ann' is no vertex of .*, and no other id is: .*commas in a .csv file"):
         known_labels(graph, file)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "first"),
+    [
+        ("labels.csv", 'person,team\n"Ann, 0",red\nBob 1,"blue, light",0.5\n', "Ann, 0"),
+        ("labels.csv.gz", 'person,team\n"Ann, 0",red\nBob 1,"blue, light",0.5\n', "Ann, 0"),
+        ("labels.csv", "person;team\nAnn 0;red\nBob 1;blue;0.5\n", "Ann 0"),
+    ],
+)
+def test_a_csv_file_of_labels(tmp_path: Path, name: str, text: str, first: str) -> None:
+    """Its header is a line of an id that is no vertex."""
+    graph = as_arcs([(first, "Bob 1"), ("Bob 1", "Cy")])
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    with pytest.warns(LabelWarning, match="1 line of ids that are no vertices .* such as 'person'"):
+        found = known_labels(graph, file)
+    assert [graph.ids[vertex] for vertex in found.vertices] == [first, "Bob 1"]
+    assert "red" in found.classes.tolist()
 
 
 def test_labels_of_nobody_and_too_many(monkeypatch: pytest.MonkeyPatch, pocl_device: Device) -> None:

@@ -277,7 +277,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "options", "expected"), READ, ids=[row[0] for row in READ])
-@pytest.mark.filterwarnings("ignore:.*probably a directed graph:mmsbgen.graph.GraphWarning")
+@pytest.mark.filterwarnings("ignore:.*a directed graph:mmsbgen.graph.GraphWarning")
 def test_files_that_are_read(
     tmp_path: Path, name: str, content: str | bytes, options: dict[str, Any], expected: Pairs
 ) -> None:

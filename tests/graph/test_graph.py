@@ -204,9 +204,9 @@ def test_scipy_details() -> None:
     for shown in (arcs, arcs[1:]):
         u, v = np.array(shown).T
         directed = sp.csr_array((np.ones(len(shown)), (u, v)), shape=(4, 4))
-        with pytest.warns(GraphWarning, match=f"0 of its {len(shown)} links are listed in both directions"):
+        with pytest.warns(GraphWarning, match=f"0 of its {len(shown)} links in both directions"):
             found = as_graph(directed)
-        with pytest.warns(GraphWarning, match=f"0 of its {len(shown)} links are listed in both directions"):
+        with pytest.warns(GraphWarning, match=f"0 of its {len(shown)} links in both directions"):
             assert found.digest == as_graph(nx.DiGraph(shown)).digest
         assert found.report.directed
         assert not as_graph(directed + directed.T + sp.eye_array(4)).report.directed
@@ -250,7 +250,7 @@ def test_networkx_kinds() -> None:
     multi = nx.MultiGraph([(0, 1), (1, 0), (1, 2)])
     assert as_graph(multi).report.n_duplicates == 1
     assert not as_graph(nx.path_graph(4).to_directed()).report.directed
-    with pytest.warns(GraphWarning, match="0 of its 2 links are listed in both directions"):
+    with pytest.warns(GraphWarning, match="0 of its 2 links in both directions"):
         assert as_graph(nx.DiGraph([(0, 1), (1, 2)])).report.directed
     assert as_graph(nx.Graph([(0, 1, {"weight": 1.0, "color": "red"})])).n_links == 1
 

@@ -36,7 +36,7 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
     "--labels",
     type=NamedPath(dir_okay=False),
     required=True,
-    help="Lines `id label [share]`, or a community a line, separated by tabs or spaces; plain or .gz.",
+    help="Lines `id label [share]`, or a community a line, separated by tabs or spaces (.csv: commas); plain or .gz.",
 )
 @click.option(
     "--labels-format",

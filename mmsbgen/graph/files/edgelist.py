@@ -69,7 +69,7 @@ def load_edge_list(
     ``columns`` and ``weights`` are as in :class:`~mmsbgen.graph.reading_options.ReadingOptions`.
 
     Self-loops and repeated links are dropped and counted in ``Graph.report``.  If every link is listed in both
-    directions, one duplicate per link is counted.  If only some are, the file is probably directed: direction is
+    directions, one duplicate per link is counted.  If only some are, the file may be directed: direction is
     dropped with a :class:`~mmsbgen.graph.GraphWarning`.
 
     Raises:
