@@ -48,11 +48,11 @@ def test_a_device_finds_the_labels_of_threads(opencl_device, seed):
 def test_refinement_of_many_links_uses_the_device_of_the_run(opencl_device, chain, middling, monkeypatch, caplog):
     """It finds the communities that threads find; a kernel that does not compile leaves it to them, with a warning."""
     sampler = chain(opencl_device, middling, n_communities=4, mini_batch="block", noise=None)
-    assert refine._mover(sampler) is in_threads
+    assert refine.mover_of(sampler) is in_threads
     monkeypatch.setattr(refine, "MANY", 0)
     graph = with_hubs(3000, 2)
     costs = np.random.default_rng(2).choice([5.0, 20.0], graph.volumes.size) / graph.ends.size
-    on_device = refine._mover(sampler)
+    on_device = refine.mover_of(sampler)
     assert on_device is not in_threads
     assert np.array_equal(separated(graph, costs, 2, on_device), separated(graph, costs, 2))
 
@@ -60,7 +60,7 @@ def test_refinement_of_many_links_uses_the_device_of_the_run(opencl_device, chai
         raise CompileError("no such instruction")
 
     monkeypatch.setattr(sampler.runtime, "kernel", refused)
-    assert refine._mover(sampler) is in_threads
+    assert refine.mover_of(sampler) is in_threads
     assert "vertices move in threads when communities are split: no such instruction" in caplog.text
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +23,14 @@ from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.starts.leiden import propagated
-from mmsbgen.sampler.starts.start_methods import Start, by_label, communities, forget, of_sets, training_graph
+from mmsbgen.sampler.run.refine import mover_of
+from mmsbgen.sampler.starts.start_methods import Start, communities, forget
 
 _TURNS, _FEWEST = 7, 5
 _FIRST = 20
 """Sweeps before the turns, if there is time: the rows of a start have other sizes than those of most of a run."""
 _FIRST_SHARE = 0.4
 """Largest share of the time for these."""
-_LEIDEN_LINKS = 2_000_000
-"""Links up to which Leiden's algorithm takes a few seconds."""
 _TURN_S = 0.25
 """Seconds of one turn of a chain, if there is time for it."""
 
@@ -73,18 +70,14 @@ class GraphChain:
     def __init__(self, parts: Split, options: Options) -> None:
         self.parts = parts
         self.options = options
+        self._start: Start | None = None
 
-    @cached_property
-    def start(self) -> Start:
-        """Leiden's communities as in a run; of many links those of label propagation, which take seconds."""
-        k, seed = self.options.n_communities, self.options.seed
-        graph = training_graph(self.parts)
-        if self.parts.n_training_links <= _LEIDEN_LINKS:
-            found = communities(self.parts, k, seed)
-        else:
-            found = of_sets("communities", by_label(propagated(graph, seed))[:k])
-        forget(self.parts)
-        return found
+    def start(self, sampler: Sampler) -> Start:
+        """The communities that a run starts at: of others, rows have fewer candidates or more."""
+        if self._start is None:
+            self._start = communities(self.parts, self.options.n_communities, self.options.seed, mover_of(sampler))
+            forget(self.parts)
+        return self._start
 
     def record(self, device_spec: str | None, file: Path, seconds: float) -> bool:
         """Write the state after some sweeps by the defaults to ``file``, in the form that :data:`MMSB` reads.
@@ -100,6 +93,7 @@ class GraphChain:
             device = stack.enter_context(open_device(device_spec))
             sampler = self._sampler(device, None, stack)
             stack.enter_context(having_device(device.hardware, lambda: told.tell(0)))
+            self.start(sampler)
             self._first_sweeps([sampler], time.monotonic() + seconds)
             adjacency, held = self.parts.training_adjacency, sampler.state.buffers | sampler.values
             np.savez(
@@ -148,7 +142,7 @@ class GraphChain:
     def _first_sweeps(self, samplers: Sequence[Sampler], end: float) -> None:
         """Start the chains and make their first sweeps, of which processors compile kernels in the first."""
         for sampler in samplers:
-            sampler.initialise(self.start)
+            sampler.initialise(self.start(sampler))
             _sweep_s(sampler, 1)
         for _ in range(_FIRST):
             if time.monotonic() < end:

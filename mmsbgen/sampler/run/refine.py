@@ -140,7 +140,7 @@ def refine(sampler: Sampler) -> int:
     """Move parts into the empty communities of a chain; returns the number of communities filled."""
     options, links = sampler.options, sampler.split.training_links
     best, shares = best_communities(sampler, links)
-    seed, mover = options.seed + sampler.iteration, _mover(sampler)
+    seed, mover = options.seed + sampler.iteration, mover_of(sampler)
     if wanted := moves(links, best, shares, sampler.shape.k, seed, mover):
         _move(sampler, wanted)
         theta = sampler.state.theta()
@@ -152,7 +152,7 @@ def refine(sampler: Sampler) -> int:
     return len(wanted)
 
 
-def _mover(sampler: Sampler) -> Mover:
+def mover_of(sampler: Sampler) -> Mover:
     """Finds moves on the sampler's device, if many links may be split and there is room on it; else in threads."""
     split, device = sampler.split, sampler.device
     if split.n_training_links > MANY and searching_device(split, device.info, sampler.needs) is not None:

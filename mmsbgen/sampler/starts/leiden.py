@@ -29,7 +29,6 @@ __all__ = [
     "leiden",
     "modularity",
     "network",
-    "propagated",
     "rewired",
     "terminating",
     "transitivity",
@@ -95,15 +94,6 @@ def leiden(graph: networkit.Graph, resolution: float, seed: int, iterations: int
     gamma = terminating(resolution, round(graph.totalEdgeWeight()))
     with _running(seed, threads=1) as networkit:
         run = networkit.community.ParallelLeiden(graph, iterations=iterations, gamma=gamma)
-        run.run()
-        labels: Any = np.array(run.getPartition().getVector(), np.int64)
-    return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
-
-
-def propagated(graph: networkit.Graph, seed: int) -> Ints:
-    """Labels ``[N]`` by label propagation (Raghavan, Albert, Kumara 2007); they differ from run to run."""
-    with _running(seed) as networkit:
-        run = networkit.community.PLP(graph, maxIterations=20)
         run.run()
         labels: Any = np.array(run.getPartition().getVector(), np.int64)
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
