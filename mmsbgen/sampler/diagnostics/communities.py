@@ -112,13 +112,13 @@ def _counted(m: Memberships, rows: RowSource, links: Array, tell: Tell, members:
     return flat.reshape(-1, r)
 
 
-def _most(n_explained: Floats, degrees: Ints, least: float = _MOST) -> Array:
-    """Which communities ``[N, r]`` explain most links of a vertex.
+def _most(counts: Floats, degrees: Ints, least: float = _MOST) -> Array:
+    """Whether communities explain most links of a vertex, by the number that each explains and the vertex's degree.
 
     A vertex with fewer links than the strengths predict has most of its row in communities without links.  Its links
     then decide, but a fraction of one link is not enough.
     """
-    found: Array = (n_explained > least * degrees[:, None]) & (n_explained >= 1.0)
+    found: Array = (counts > least * degrees) & (counts >= 1.0)
     return found
 
 
@@ -128,28 +128,30 @@ def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, t
     def counted(number: int, members: Array | None) -> Floats:
         return _counted(m, rows, links, lambda share: tell((number + share) / _PASSES), members)
 
-    def chances(counts: Floats, residual: bool) -> Floats:
-        vertex, at = np.nonzero(counts >= _A_LINK)
-        found = np.zeros(counts.shape)
-        of = m.indices[vertex, at].astype(np.int64)
-        found[vertex, at] = member_chances(vertex, of, counts[vertex, at], degrees, m.width, residual)
-        return found
-
     n_explained = counted(0, None)
-    most = _most(n_explained, degrees, max(threshold, _MOST))
-    likely = chances(n_explained, residual=False)
+    # The candidates, one by one: later passes count fewer links, so that no others come.
+    vertex, at = np.nonzero(n_explained >= _A_LINK)
+    of, counts = m.indices[vertex, at].astype(np.int64), n_explained[vertex, at]
+    most = _most(counts, degrees[vertex], max(threshold, _MOST))
+    likely = member_chances(vertex, of, counts, degrees, m.width, residual=False)
     # The chain explains links by chance too, between vertices that are hardly in a community: those count no longer.
     for number in range(1, _PASSES):
-        likely = chances(counted(number, (likely > _RATHER) | most), residual=True)
-    vertex, at = np.nonzero((likely > threshold) | most)
-    return vertex, m.indices[vertex, at].astype(np.int64)
+        members = np.zeros(m.indices.shape, bool)
+        members[vertex, at] = (likely > _RATHER) | most
+        counts = counted(number, members)[vertex, at]
+        left = counts >= _A_LINK
+        likely = np.zeros(vertex.size)
+        likely[left] = member_chances(vertex[left], of[left], counts[left], degrees, m.width, residual=True)
+    chosen = (likely > threshold) | most
+    return vertex[chosen], of[chosen]
 
 
 def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
     # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
     n_explained, degrees = _counted(m, rows, links, tell), np.bincount(links.ravel(), minlength=len(m.indices))
     enough = n_explained > _OF_LINKS * threshold * degrees[:, None]
-    vertex, at = np.nonzero(((m.values > threshold) & enough) | _most(n_explained, degrees, max(threshold, _MOST)))
+    most = _most(n_explained, degrees[:, None], max(threshold, _MOST))
+    vertex, at = np.nonzero(((m.values > threshold) & enough) | most)
     return vertex, m.indices[vertex, at].astype(np.int64)
 
 
