@@ -54,7 +54,7 @@ def evidence(links: Ints, best: Ints, n_vertices: int, k: int) -> Floats:
     is_member[ends.counts >= _LEAST_LINKS] = members
     of_ends = np.empty(best.size * 2, bool)
     of_ends[ends.places] = np.repeat(is_member, ends.counts)
-    inside = np.bincount(best[of_ends.reshape(-1, 2).all(axis=1)], minlength=k)
+    inside = np.bincount(best[of_ends[::2] & of_ends[1::2]], minlength=k)
     density = 2.0 * len(links) / (n_vertices * (n_vertices - 1.0))
     found = np.zeros(k)
     for community in np.flatnonzero(inside > density * sizes * (sizes - 1) / 2):

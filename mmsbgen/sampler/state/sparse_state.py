@@ -132,13 +132,18 @@ class SparseState(State):
         return own, self.scaled(share, own != NONE)
 
     def shrink(self, communities: Array, factor: float) -> None:
-        """Multiply all entries of ``communities`` by ``factor``, and divide the rows by their new sums."""
+        """Multiply all entries of ``communities`` by ``factor``, and divide their rows by the new sums."""
         kept, values = self.entries()
-        share = values.astype(np.float64)
-        share[np.isin(kept, communities)] *= factor
+        shrinks = np.zeros(self.shape.k + 1, bool)
+        shrinks[communities] = True
+        there = shrinks[np.minimum(kept, np.uint32(self.shape.k))]
+        at = np.flatnonzero(there.any(axis=1))
+        own, share = kept[at], values[at].astype(np.float64)
+        share[there[at]] *= factor
         order = np.argsort(-share, axis=1, kind="stable")
-        kept, share = np.take_along_axis(kept, order, axis=1), np.take_along_axis(share, order, axis=1)
-        self.set_entries(kept, self.scaled(share, kept != NONE))
+        own, share = np.take_along_axis(own, order, axis=1), np.take_along_axis(share, order, axis=1)
+        kept[at], values[at] = own, self.scaled(share, own != NONE)
+        self.set_entries(kept, values)
 
     def scaled(self, shares: Array, used: Array) -> Array:
         """Entries ``[V, R]`` in proportion to ``shares`` where ``used``: rows add up to 1, none is below the floor."""
