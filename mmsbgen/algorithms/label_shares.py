@@ -166,13 +166,14 @@ def propagate(
         told = (
             f"shares still change by {found.residual:.3g} after {plural(found.rounds, 'round')}, and {tolerance:.3g} "
         )
-        told += "was asked for: allow more rounds by max_rounds, or a larger tolerance"
+        told += "was asked for: allow more rounds by --max-rounds (max_rounds= in Python), or a larger tolerance"
         if found.residual <= tolerance:
             told = (
                 f"after {plural(found.rounds, 'round')} shares of some vertices lack up to {found.missing:.3g} of 1, "
             )
             told += "as known labels are far from them: give more labels"
-            told += ", or allow more rounds by max_rounds" if found.rounds >= max_rounds else ""
+            if found.rounds >= max_rounds:
+                told += ", or allow more rounds by --max-rounds (max_rounds= in Python)"
         warn_user(told, LabelWarning)
     sums = found.rows.sum(axis=1, keepdims=True)
     shares = np.divide(found.rows, sums, out=np.zeros_like(found.rows), where=sums > 0)

@@ -91,7 +91,8 @@ def personalized_pagerank(
     if not found.converged:
         raise ConvergenceError(
             f"scores on {arcs.name} may still change by {found.residual * size:.3g} after {found.rounds} rounds, and "
-            f"{tolerance:.3g} was asked for: allow more rounds by max_rounds, or a larger tolerance"
+            f"{tolerance:.3g} was asked for: allow more rounds by --max-rounds (max_rounds= in Python), or a larger "
+            "tolerance"
         )
     scores = found.rows * units[:, None]
     # Walks that end at vertices without arcs begin again: the solution is in proportion.

@@ -130,7 +130,7 @@ def test_ranks_of_many_seeds(tmp_path: Path, pocl_device: Device) -> None:
     assert "scores lack up to 0." in done.stderr
     done = run(*given, "--tolerance", "1e-12", "--max-rounds", "3")
     assert done.exit_code == 1
-    assert "allow more rounds by max_rounds" in done.stderr
+    assert "allow more rounds by --max-rounds" in done.stderr
     (tmp_path / "seeds.txt").write_text("99\n")
     done = run(*given)
     assert done.exit_code == 2
