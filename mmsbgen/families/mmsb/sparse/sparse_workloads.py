@@ -133,10 +133,14 @@ def sparse_rows(problem: Problem, seed: int, state: Mapping[str, Array] | None =
     """All vertices, in descending order of degree; ``state`` replaces what is generated."""
     rng = np.random.default_rng(seed)
     n, k, dtype, u = problem.integer("N"), problem.integer("K"), real_type(problem), roundoff(problem)
-    given, home = rows_of(problem, rng)
-    given |= graph_of(n, home, rng, degree_of(problem)) if state is None else state
-    degrees = np.diff(given["neighbour_offsets"].astype(np.int64))
     step, length, groups = _step(problem), row_length(k), table_groups(k, np.dtype(dtype).itemsize)
+    given: dict[str, Any]
+    if state is None:
+        given, home = rows_of(problem, rng)
+        given |= graph_of(n, home, rng, degree_of(problem))
+    else:
+        given = {**state, "floor_pi": dtype(step.floor), "delta": dtype(DELTA)}
+    degrees = np.diff(given["neighbour_offsets"].astype(np.int64))
     column_sums = np.zeros(length, dtype)
     column_sums[:k] = rows_format.totals(given["communities"], given["values"], k, step.floor)
     given |= {
