@@ -33,6 +33,8 @@ Floats = npt.NDArray[np.float64]
 _BATCHES, _ROUNDS = 8, 10
 #: Share of the vertices with links below which so few move that a round is the last.
 _LAST = 0.03
+#: Links of those that move, for each vertex with links, above which all vertices are looked at in the next round.
+_MANY = 2
 #: Share of the vertices with links that a contraction leaves, above which it is the last.
 _STUCK = 0.6
 #: Fewest arcs that a thread takes at a time; with fewer, threads mostly wait for each other.
@@ -221,28 +223,31 @@ def moved(
     n, costs = graph.volumes.size, np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape)
     labels = np.arange(n) if labels is None else labels.copy()
     volumes = np.bincount(labels, graph.volumes, n).astype(np.int64)
-    active, last = np.diff(graph.offsets) > 0, int(_LAST * graph.linked)
+    degrees = np.diff(graph.offsets)
+    active, last = degrees > 0, int(_LAST * graph.linked)
 
     def wake(vertices: Ints) -> None:
-        """Neighbours of those that move may move in the next round."""
         active[graph.ends[graph.arcs(vertices)[0]]] = True
 
     with mover(graph, costs) as best:
         for _ in range(_ROUNDS):
             waiting = np.flatnonzero(active)
             batch_of = rng.integers(_BATCHES, size=waiting.size, dtype=np.uint8)
-            active[:] = False
-            number = 0
+            moving = []
             for batch in range(_BATCHES):
                 movers, to = best(waiting[batch_of == batch], labels, volumes)
-                for _ in side_by_side(wake, graph.parts(movers, 30)):
-                    pass
                 np.subtract.at(volumes, labels[movers], graph.volumes[movers])
                 np.add.at(volumes, to, graph.volumes[movers])
                 labels[movers] = to
-                number += movers.size
-            if number <= last:
+                moving.append(movers)
+            if sum(map(len, moving)) <= last:
                 break
+            # The neighbours of those that move may move in the next round: of many that is nearly everybody.
+            many = sum(int(degrees[movers].sum()) for movers in moving) > _MANY * graph.linked
+            active[:] = many & (degrees > 0)
+            for movers in moving if not many else ():
+                for _ in side_by_side(wake, graph.parts(movers, 30)):
+                    pass
     return _numbered(labels)
 
 
