@@ -25,11 +25,9 @@ from mmsbgen.factorisation.fit_loop import (
     without_unrated,
 )
 from mmsbgen.factorisation.fitted_factors import Answers, ModelFactors, given_ratings
+from mmsbgen.families.mf.layout import Cells
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.start import start_factors
-from mmsbgen.families.mf.workloads import Cells
-
-__all__ = ["ALS"]
 
 #: Ratings that the zero of a bias counts as, and turns of both sides (Koren, Bell 2011, 5.2.1).
 _DAMPING, _TURNS = 10.0, 10

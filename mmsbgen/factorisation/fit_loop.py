@@ -14,24 +14,10 @@ from mmsbgen.base.errors import InputError, ParameterError
 from mmsbgen.base.progress import stage
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.factorisation.device_sweeps import DeviceSweeps
-from mmsbgen.families.mf.layout import by_row
+from mmsbgen.families.mf.layout import Cells, by_row
 from mmsbgen.families.mf.reference import Factors
-from mmsbgen.families.mf.workloads import Cells
 from mmsbgen.ratings import Ratings, as_ratings
 from mmsbgen.ratings.ratings import looked_up
-
-__all__ = [
-    "FitCourse",
-    "InterruptedFactorisation",
-    "Scaled",
-    "fit_sweeps",
-    "need_number",
-    "seed_of",
-    "seen_by_user",
-    "some_of",
-    "train_and_test",
-    "without_unrated",
-]
 
 #: Ratings of an error in training.
 _SOME = 100_000

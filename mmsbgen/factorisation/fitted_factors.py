@@ -13,8 +13,6 @@ from mmsbgen.factorisation.model_writer import write_model
 from mmsbgen.ratings import Ratings, as_ratings
 from mmsbgen.ratings.ratings import looked_up
 
-__all__ = ["Answers", "ModelFactors"]
-
 Array = NDArray[Any]
 _BATCH = 1 << 22
 

@@ -20,8 +20,6 @@ from mmsbgen.factorisation.sgd_estimator import MatrixFactorization
 from mmsbgen.graph.graph import object_ids
 from mmsbgen.graph.id_json import from_json
 
-__all__ = ["load_model"]
-
 
 def load_model(path: str | os.PathLike[str]) -> MatrixFactorization | ALS:
     """Read what ``save`` of an estimator, or ``mmsbgen mf fit``, wrote.

@@ -13,8 +13,6 @@ from mmsbgen.base.atomic_files import published_archive
 from mmsbgen.base.version import __version__
 from mmsbgen.graph.id_json import to_json
 
-__all__ = ["ARRAYS", "FORMAT", "KIND", "write_model"]
-
 KIND, FORMAT = "mmsbgen factorisation", 1
 ARRAYS = ("p", "q", "b", "c", "seen_offsets", "seen_items")
 _PLAIN = (int, float, str, bool, type(None))

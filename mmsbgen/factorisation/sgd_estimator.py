@@ -30,8 +30,6 @@ from mmsbgen.families.mf.start import start_factors
 from mmsbgen.ratings import Ratings
 from mmsbgen.ratings.ratings import unique_cells
 
-__all__ = ["MatrixFactorization"]
-
 _SCHEDULES = ("auto", *SCHEDULES)
 
 

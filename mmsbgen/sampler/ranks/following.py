@@ -19,8 +19,6 @@ from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, require
 from mmsbgen.sampler.state.sparse_state import SparseState
 
-__all__ = ["follow"]
-
 
 def follow(world: World, runtime: Runtime, exchange: Exchange, alike: bool) -> None:
     """Do what rank 0 tells until it dissolves the team; ``alike`` is whether the device is like that of rank 0."""
