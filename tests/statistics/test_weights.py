@@ -30,6 +30,7 @@ from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_partners import theta_scales
 from mmsbgen.sampler.minibatch.strategies import MiniBatch, Sources
 from mmsbgen.sampler.options.options import Options
+from tests.sampler.host_batches import host_batch
 from tests.statistics.laws import Floats
 from tests.statistics.toys import SharingGraph
 
@@ -98,7 +99,7 @@ def test_stars(six: Split, monkeypatch: pytest.MonkeyPatch, name: str, links: bo
         for order in orders if depends else orders[:1]:
             monkeypatch.setattr(counter_random, "permuted", lambda seed, j, v, i, n, order=order: order[np.asarray(j)])
             share = 1 / (2 * N * (len(orders) if depends else 1))
-            total += share * matrix(strategies.strategy(name).draw(chosen, 1))
+            total += share * matrix(host_batch(name, chosen, 1))
     np.testing.assert_allclose(total, truth(links, non_links), rtol=1e-12, atol=1e-12)
 
 

@@ -20,7 +20,7 @@ from mmsbgen.sampler.chain.chain_kernels import chosen
 from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
 from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars
 from mmsbgen.sampler.chain.plan import Plan
-from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches, HostBatches
+from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches, PairBatches
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, THETA_DRAWN
 from mmsbgen.sampler.minibatch.drawn_ahead import DrawnAhead
 from mmsbgen.sampler.minibatch.partners import OwnPartners
@@ -197,7 +197,7 @@ class Sampler:
         if self.sweeps is not None:
             return BlockBatches(self.sweeps, partners, device, values)
         if self.strategy.stars is None:
-            return HostBatches(self.strategy, self.sources, partners, device, values, real)
+            return PairBatches(self.sources, partners, device, values, real)
         return DrawnAhead(self.strategy.stars, self.sources, partners, device, values, self.max_vertices, rounds, real)
 
     def _loop(self, asked: bool | None) -> Loop | None:
