@@ -15,7 +15,7 @@ from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.graph import Split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.minibatch.partners import Launch, half_wide, held_adjacency
-from mmsbgen.sampler.state.buffers import Spec
+from mmsbgen.sampler.state.arrays import Spec
 from mmsbgen.sampler.state.device_state import StateShape
 
 #: The kernel that completes rows, without noise and with the noise of sampling sweeps.

@@ -19,7 +19,7 @@ from mmsbgen.families.mmsb.stars import star_tensor
 from mmsbgen.families.mmsb.stars.star_shared import LABELS
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.sampler.state.buffers import Spec, content
+from mmsbgen.sampler.state.arrays import Spec, content
 from mmsbgen.sampler.state.device_state import StateShape
 
 Launch = Callable[[str, str, int, dict[str, Any]], Event]
