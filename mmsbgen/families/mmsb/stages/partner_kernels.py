@@ -25,6 +25,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     EVALUATED,
     FIRST_VERTEX,
     ITEMS_GPU,
+    LINKS,
     LISTED,
     N_PAIRS,
     N_VERTICES,
@@ -72,8 +73,7 @@ SAMPLE_PARTNERS = KernelSpec(
     arguments=(
         Argument("vertices", "u32", "in", "[R, stride] vertices of the mini-batches of R iterations"),
         Argument("sizes", "u32", "in", "[R] how many each has"),
-        Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
-        Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
+        *LINKS,
         *edge_set("link", "training links"),
         *edge_set("held", "held-out pairs"),
         Argument("partners", "u32", "out", "[R, stride, n] the partners"),
