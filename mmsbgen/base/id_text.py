@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,11 @@ def plain(value: object, limit: int = 40) -> str:
     text = " ".join(str(value)[: 4 * limit].split())
     text = "".join(c if c.isprintable() else "\ufffd" for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def pairs(values: Mapping[str, object]) -> str:
+    """``name=value`` of all ``values``, on one line."""
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def plural(count: int, word: str, many: str = "") -> str:
