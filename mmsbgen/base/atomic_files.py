@@ -242,6 +242,12 @@ def stored_arrays(file: IO[bytes]) -> Iterator[Mapping[str, Array]]:
         yield arrays
 
 
+def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the order is Fortran's, and type of a ``.npy`` file, read up to its first element."""
+    version = np.lib.format.read_magic(file)
+    return (np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0)(file)
+
+
 def write_text(path: Path, text: str, together: FileTransaction | None = None) -> None:
     """Write a text file in UTF-8 atomically; see :func:`published`."""
     write_bytes(path, text.encode("utf-8"), together)

@@ -70,6 +70,15 @@ def plural(count: int, word: str, many: str = "") -> str:
     return f"{count} {word if count == 1 else many or word + 's'}"
 
 
+def is_number(text: str) -> bool:
+    """Whether a word is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_formula(text: str) -> bool:
     """Whether a spreadsheet would take a cell for a formula; numbers are none."""
     return text[:1] in _FORMULAS and _NUMBER.fullmatch(text) is None

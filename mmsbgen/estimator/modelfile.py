@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.atomic_files import published_archive, readable_archive, stored_arrays
+from mmsbgen.base.atomic_files import array_header, published_archive, readable_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.version import __version__
@@ -134,8 +134,7 @@ def _within(numbers: npt.NDArray[Any], stop: int) -> bool:
 
 def _chain(path: Path) -> SavedChain:
     with zipfile.ZipFile(path) as archive, archive.open("chain.npy") as member:
-        version = np.lib.format.read_magic(member)
-        (np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0)(member)
+        array_header(member)
         return SavedChain.of_file(member)
 
 
