@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmsbgen.families.mmsb.numbers import partner_rule
 from mmsbgen.sampler.minibatch import strategies
+from mmsbgen.sampler.minibatch.block_sweeps import Sweeps
 from mmsbgen.sampler.minibatch.strategies import Ints, MiniBatch, Sources
 
 NONE: Ints = np.zeros(0, np.int64)
@@ -16,7 +18,7 @@ def host_batch(name: str, sources: Sources, iteration: int) -> MiniBatch:
     if name == "random-pair":
         return strategies.random_pair(sources, iteration)
     if name == "block":
-        return MiniBatch(strategies.sweeps(sources).block(iteration).astype(np.int64), NONE, NONE, np.zeros(0))
+        return MiniBatch(block_of(strategies.sweeps(sources), iteration).astype(np.int64), NONE, NONE, np.zeros(0))
     rule = strategies.STRATEGIES[name].stars
     assert rule is not None
     stars = rule(sources, iteration, 1)
@@ -29,6 +31,13 @@ def host_batch(name: str, sources: Sources, iteration: int) -> MiniBatch:
         others = distinct_non_links(sources, centre, iteration)
     vertices, pairs = np.concatenate([[centre], others]), np.full(others.size, centre)
     return MiniBatch(vertices, pairs, others, np.full(others.size, weight))
+
+
+def block_of(sweeps: Sweeps, iteration: int) -> NDArray[np.uint32]:
+    """The vertices of an iteration of blocks; iterations count from 1."""
+    sweep, part = divmod(iteration - 1, sweeps.per_sweep)
+    order, starts = sweeps.order(sweep)
+    return order[starts[part] : starts[part + 1]]
 
 
 def eligible(sources: Sources, vertex: int) -> int:

@@ -30,7 +30,7 @@ from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_partners import theta_scales
 from mmsbgen.sampler.minibatch.strategies import MiniBatch, Sources
 from mmsbgen.sampler.options.options import Options
-from tests.sampler.host_batches import host_batch
+from tests.sampler.host_batches import block_of, host_batch
 from tests.statistics.laws import Floats
 from tests.statistics.toys import SharingGraph
 
@@ -128,8 +128,8 @@ def test_blocks(six: Split, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     total = np.zeros(N)
     for shifts in every:
         monkeypatch.setattr(sweeps, "shifts", lambda sweep, shifts=shifts: np.array(shifts))
-        total[sweeps.block(1)] += scale / len(every)
-        parts = [sweeps.block(part + 1) for part in range(sweeps.per_sweep)]
+        total[block_of(sweeps, 1)] += scale / len(every)
+        parts = [block_of(sweeps, part + 1) for part in range(sweeps.per_sweep)]
         assert sorted(np.concatenate(parts).tolist()) == list(range(N))
         assert max(part.size for part in parts) == sweeps.largest <= size
     np.testing.assert_allclose(total, 1.0, rtol=1e-12)
