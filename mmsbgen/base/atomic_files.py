@@ -10,6 +10,7 @@ import errno
 import fcntl
 import gzip
 import io
+import json
 import os
 import re
 import secrets
@@ -199,6 +200,10 @@ class ArchiveWriter:
         """Add a whole array."""
         value = np.asarray(array)
         self.add_parts(name, value.shape, value.dtype, [value])
+
+    def add_json(self, name: str, value: Any) -> None:
+        """Add a value as JSON, in an array of bytes."""
+        self.add(name, np.frombuffer(json.dumps(value).encode(), np.uint8))
 
     def add_parts(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, parts: Iterable[Array]) -> None:
         """Add an array of ``shape`` from its consecutive ``parts`` along the first axis."""

@@ -25,8 +25,7 @@ from mmsbgen.base.version import __version__
 from mmsbgen.detection.request import Detection
 from mmsbgen.estimator.fitted import FittedChain
 from mmsbgen.graph import Graph, LoadReport
-from mmsbgen.graph.graph import object_ids
-from mmsbgen.graph.id_json import from_json, to_json
+from mmsbgen.graph.id_json import add_ids, ids_in
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.saved.membership_arrays import named_arrays, of_arrays
@@ -45,9 +44,7 @@ def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) 
     A generator as ``random_state`` is replaced by the seed that it drew.
     """
     found, graph = fit.found, fit.graph
-    ids, m, cover = graph.ids, found.memberships, found.cover
-    # Check everything before the file is opened.
-    named = _json_bytes(list(map(to_json, ids.tolist()))) if ids.dtype.kind == "O" else None
+    m, cover = found.memberships, found.cover
     meta = {
         "kind": KIND,
         "format": FORMAT,
@@ -61,11 +58,10 @@ def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) 
         "graph": {"name": graph.name, "digest": graph.digest, "report": asdict(graph.report)},
         "delta": m.delta,
     }
-    described = _json_bytes(meta)
     sizes = [len(members) for members in cover.members]
     with published_archive(path) as archive:
-        archive.add("meta", described)
-        archive.add("ids" if named is None else "ids_json", ids if named is None else named)
+        archive.add_json("meta", meta)
+        add_ids(archive, "ids", graph.ids)
         archive.add("links", graph.links)
         for name, array in named_arrays(m).items():
             archive.add(name, array)
@@ -106,10 +102,7 @@ def _of_another_version(path: Path, version: Any, what: str) -> InputError:
 
 
 def _graph(archive: Mapping[str, Any], told: Mapping[str, Any]) -> Graph:
-    if "ids" in archive:
-        ids = archive["ids"]
-    else:
-        ids = object_ids(list(map(from_json, json.loads(archive["ids_json"].tobytes()))))
+    ids = ids_in(archive, "ids")
     graph = Graph(len(ids), ids, archive["links"], LoadReport(**told["report"]), told["name"])
     if graph.digest != told["digest"]:
         raise ValueError("its graph is not the one that it names")
@@ -160,7 +153,3 @@ def _params(plain: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
     if params["schedule"] is not None:
         params["schedule"] = Schedule(**params["schedule"])
     return params
-
-
-def _json_bytes(value: Any) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(json.dumps(value).encode(), np.uint8)

@@ -135,7 +135,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
 
     n, k = shape.n_vertices, shape.k
     with published_archive(path) as archive:
-        archive.add("meta", np.frombuffer(json.dumps(meta).encode(), np.uint8))
+        archive.add_json("meta", meta)
         archive.add("theta", device.download(sampler.values["theta"])[:, :k])
         archive.add("beta", device.download(sampler.values["beta"])[:k])
         archive.add("row_sums", sampler.row_sums().astype(shape.real))
