@@ -40,7 +40,6 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     defaults,
     edge_set,
     row_bytes,
-    scalar,
     stored_row_bytes,
 )
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
@@ -196,7 +195,7 @@ PERPLEXITY_SUM = KernelSpec(
     parameters=("pairs",),
     space=SUM_SPACE,
     default=defaults(SUM_SPACE, ITEMS_GPU, {"block_size": 16}),
-    variables=scalar,
+    variables=common,
     launch=_blocks,
     traffic=lambda p: 28 * p.integer("pairs"),
     flops=lambda p: 60 * p.integer("pairs"),

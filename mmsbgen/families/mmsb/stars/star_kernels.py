@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, element_size, local_memory
-from mmsbgen.families.mmsb.axes.small_spaces import LINKS, RANDOM, STARS, defaults, edge_set, scalar
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, local_memory
+from mmsbgen.families.mmsb.axes.small_spaces import LINKS, RANDOM, STARS, defaults, edge_set
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
@@ -46,7 +46,7 @@ DRAW_STARS = KernelSpec(
     parameters=("N", "m", "dtype"),
     space=_SPACE,
     default=defaults(_SPACE, {"block_size": 512}, {"block_size": 1}),
-    variables=scalar,
+    variables=common,
     launch=_launch,
     traffic=lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + element_size(p) + 2 * 32),
     flops=lambda p: 0,
