@@ -75,6 +75,9 @@ class Answers:
     """The answers of an estimator whose ``model_`` is :class:`ModelFactors`."""
 
     model_: ModelFactors
+    n_iter_: int
+    history_: list[dict[str, Any]]
+    interrupted_: bool
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
