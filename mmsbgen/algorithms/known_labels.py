@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.host_memory import need_host_memory
-from mmsbgen.base.id_text import INTEGER, plain, plural
+from mmsbgen.base.id_text import INTEGER, is_number, plain, plural
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arcs import Arcs
@@ -150,16 +150,8 @@ def _lines(file: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_pair(fields: list[str]) -> bool:
-    return bool(fields[0]) and (len(fields) == 2 or (len(fields) == 3 and _is_number(fields[2])))
+    return bool(fields[0]) and (len(fields) == 2 or (len(fields) == 3 and is_number(fields[2])))
 
 
 def _format_of(arcs: Arcs, file: Path, lines: list[list[str]]) -> Format:

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import gzip
 import io
+import json
 import os
 import re
 import secrets
@@ -200,6 +201,10 @@ class ArchiveWriter:
         value = np.asarray(array)
         self.add_parts(name, value.shape, value.dtype, [value])
 
+    def add_json(self, name: str, value: Any) -> None:
+        """Add a value as JSON, in an array of bytes."""
+        self.add(name, np.frombuffer(json.dumps(value).encode(), np.uint8))
+
     def add_parts(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, parts: Iterable[Array]) -> None:
         """Add an array of ``shape`` from its consecutive ``parts`` along the first axis."""
         header = io.BytesIO()
@@ -240,6 +245,12 @@ def stored_arrays(file: IO[bytes]) -> Iterator[Mapping[str, Array]]:
     file.seek(0)
     with np.load(file, allow_pickle=False) as arrays:
         yield arrays
+
+
+def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the order is Fortran's, and type of a ``.npy`` file, read up to its first element."""
+    version = np.lib.format.read_magic(file)
+    return (np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0)(file)
 
 
 def write_text(path: Path, text: str, together: FileTransaction | None = None) -> None:

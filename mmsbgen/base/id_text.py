@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,23 @@ def plain(value: object, limit: int = 40) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def pairs(values: Mapping[str, object]) -> str:
+    """``name=value`` of all ``values``, on one line."""
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
 def plural(count: int, word: str, many: str = "") -> str:
     """A count with its noun: ``1 link``, ``2 links``; ``many`` is an irregular plural."""
     return f"{count} {word if count == 1 else many or word + 's'}"
+
+
+def is_number(text: str) -> bool:
+    """Whether a word is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_formula(text: str) -> bool:

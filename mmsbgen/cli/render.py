@@ -126,13 +126,8 @@ def _problem(kernels: KernelFamily, parameters: Sequence[str], options: Mapping[
 def _given(spec: KernelSpec, settings: Sequence[str], options: Mapping[str, Any]) -> dict[str, Value]:
     asked = {name.removeprefix("axis_"): text for name, text in options.items() if name.startswith("axis_") and text}
     asked |= _pairs(settings, "--set")
-    axes = {axis.name: axis for axis in spec.space.axes}
-    for name in asked:
-        if name.replace("-", "_") not in axes:
-            raise InputError(f"{spec.name} has no axis {name!r}; it has {', '.join(axes)}")
-    return {
-        name.replace("-", "_"): parse_value(axes[name.replace("-", "_")], str(text)) for name, text in asked.items()
-    }
+    named = {name.replace("-", "_"): str(text) for name, text in asked.items()}
+    return {name: parse_value(spec, name, text) for name, text in named.items()}
 
 
 def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.atomic_files import published_archive, readable_archive, stored_arrays
+from mmsbgen.base.atomic_files import array_header, published_archive, readable_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.version import __version__
 from mmsbgen.detection.request import Detection
 from mmsbgen.estimator.fitted import FittedChain
 from mmsbgen.graph import Graph, LoadReport
-from mmsbgen.graph.graph import object_ids
-from mmsbgen.graph.id_json import from_json, to_json
+from mmsbgen.graph.id_json import add_ids, ids_in
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.saved.membership_arrays import named_arrays, of_arrays
@@ -45,9 +44,7 @@ def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) 
     A generator as ``random_state`` is replaced by the seed that it drew.
     """
     found, graph = fit.found, fit.graph
-    ids, m, cover = graph.ids, found.memberships, found.cover
-    # Check everything before the file is opened.
-    named = _json_bytes(list(map(to_json, ids.tolist()))) if ids.dtype.kind == "O" else None
+    m, cover = found.memberships, found.cover
     meta = {
         "kind": KIND,
         "format": FORMAT,
@@ -61,11 +58,10 @@ def write(path: Path, params: Mapping[str, Any], fit: FittedChain, chain: bool) 
         "graph": {"name": graph.name, "digest": graph.digest, "report": asdict(graph.report)},
         "delta": m.delta,
     }
-    described = _json_bytes(meta)
     sizes = [len(members) for members in cover.members]
     with published_archive(path) as archive:
-        archive.add("meta", described)
-        archive.add("ids" if named is None else "ids_json", ids if named is None else named)
+        archive.add_json("meta", meta)
+        add_ids(archive, "ids", graph.ids)
         archive.add("links", graph.links)
         for name, array in named_arrays(m).items():
             archive.add(name, array)
@@ -106,10 +102,7 @@ def _of_another_version(path: Path, version: Any, what: str) -> InputError:
 
 
 def _graph(archive: Mapping[str, Any], told: Mapping[str, Any]) -> Graph:
-    if "ids" in archive:
-        ids = archive["ids"]
-    else:
-        ids = object_ids(list(map(from_json, json.loads(archive["ids_json"].tobytes()))))
+    ids = ids_in(archive, "ids")
     graph = Graph(len(ids), ids, archive["links"], LoadReport(**told["report"]), told["name"])
     if graph.digest != told["digest"]:
         raise ValueError("its graph is not the one that it names")
@@ -134,8 +127,7 @@ def _within(numbers: npt.NDArray[Any], stop: int) -> bool:
 
 def _chain(path: Path) -> SavedChain:
     with zipfile.ZipFile(path) as archive, archive.open("chain.npy") as member:
-        version = np.lib.format.read_magic(member)
-        (np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0)(member)
+        array_header(member)
         return SavedChain.of_file(member)
 
 
@@ -161,7 +153,3 @@ def _params(plain: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
     if params["schedule"] is not None:
         params["schedule"] = Schedule(**params["schedule"])
     return params
-
-
-def _json_bytes(value: Any) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(json.dumps(value).encode(), np.uint8)

@@ -10,26 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.declared_options import Parameters
-from mmsbgen.base.errors import InputError, warn_user
+from mmsbgen.base.errors import InputError
 from mmsbgen.factorisation.device_sweeps import LeastSquaresSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,
-    InterruptedFactorisation,
     Scaled,
     fit_sweeps,
+    keep,
     need_number,
     seed_of,
-    seen_by_user,
     some_of,
     train_and_test,
     without_unrated,
 )
-from mmsbgen.factorisation.fitted_factors import Answers, ModelFactors, given_ratings
+from mmsbgen.factorisation.fitted_factors import Answers, given_ratings
+from mmsbgen.families.mf.layout import Cells
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.start import start_factors
-from mmsbgen.families.mf.workloads import Cells
-
-__all__ = ["ALS"]
 
 #: Ratings that the zero of a bias counts as, and turns of both sides (Koren, Bell 2011, 5.2.1).
 _DAMPING, _TURNS = 10.0, 10
@@ -113,14 +110,7 @@ class ALS(Parameters, Answers):
             cells = cells._replace(ratings=cells.ratings - b[train.users] - c[train.items])
         start = without_unrated(Factors(p, q, b, c), train)
         course = self._swept(cells, judged, scaled, start, test is not None)
-        x = scaled.back(course.factors)
-        self.model_ = ModelFactors(
-            x.p, x.q, x.b, x.c, scaled.mean, scaled.low, scaled.high,
-            ratings.user_ids, ratings.item_ids, *seen_by_user(ratings), implicit=self.implicit,
-        )  # fmt: skip
-        self.n_iter_, self.history_, self.interrupted_ = course.best, course.history, course.interrupted
-        if course.interrupted:
-            warn_user(f"stopped in sweep {len(course.history)}, with its factors", InterruptedFactorisation)
+        keep(self, course, scaled, ratings, "its factors", implicit=self.implicit)
         return self
 
     def _swept(self, cells: Cells, judged: Cells, scaled: Scaled, start: Factors, stops: bool) -> FitCourse:

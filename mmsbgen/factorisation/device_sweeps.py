@@ -13,15 +13,13 @@ from mmsbgen.backends import open_device
 from mmsbgen.base.progress import stage
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
-from mmsbgen.families.mf.layout import by_row, narrowed, padded, widened
+from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import SCHEDULES, Part
 from mmsbgen.families.mf.start import order_of
-from mmsbgen.families.mf.workloads import STRETCHES, Cells, features
+from mmsbgen.families.mf.workloads import STRETCHES, features
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import ChosenKernel, opened_runtime
-
-__all__ = ["DeviceSweeps", "LeastSquaresSweeps", "StochasticSweeps"]
 
 _REAL = np.float32
 _FACTORS = ("user_factors", "item_factors", "user_bias", "item_bias")

@@ -10,28 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.errors import InputError, ParameterError
+from mmsbgen.base.errors import InputError, ParameterError, warn_user
 from mmsbgen.base.progress import stage
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.factorisation.device_sweeps import DeviceSweeps
-from mmsbgen.families.mf.layout import by_row
+from mmsbgen.factorisation.fitted_factors import ModelFactors
+from mmsbgen.families.mf.layout import Cells, by_row
 from mmsbgen.families.mf.reference import Factors
-from mmsbgen.families.mf.workloads import Cells
 from mmsbgen.ratings import Ratings, as_ratings
 from mmsbgen.ratings.ratings import looked_up
-
-__all__ = [
-    "FitCourse",
-    "InterruptedFactorisation",
-    "Scaled",
-    "fit_sweeps",
-    "need_number",
-    "seed_of",
-    "seen_by_user",
-    "some_of",
-    "train_and_test",
-    "without_unrated",
-]
 
 #: Ratings of an error in training.
 _SOME = 100_000
@@ -164,10 +151,17 @@ def train_and_test(ratings: Ratings, holdout: Any, seed: int) -> tuple[Ratings, 
     return ratings, Ratings(*places, given.values[kept], ratings.user_ids, ratings.item_ids, given.name)
 
 
-def seen_by_user(ratings: Ratings) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Offsets ``[m + 1]`` and items ``[E]`` of each user."""
-    order, offsets = by_row(ratings.users, ratings.user_ids.size)
-    return offsets, ratings.items[order]
+def keep(
+    fitted: Any, course: FitCourse, scaled: Scaled, seen: Ratings, factors: str, *, implicit: bool = False
+) -> None:
+    """Give an estimator what its sweeps left; a warning about Ctrl-C says which ``factors`` these are."""
+    x, (order, offsets) = scaled.back(course.factors), by_row(seen.users, seen.user_ids.size)
+    ids, items = (seen.user_ids, seen.item_ids), seen.items[order]
+    bounds = scaled.mean, scaled.low, scaled.high
+    fitted.model_ = ModelFactors(x.p, x.q, x.b, x.c, *bounds, *ids, offsets, items, implicit=implicit)
+    fitted.n_iter_, fitted.history_, fitted.interrupted_ = course.best, course.history, course.interrupted
+    if course.interrupted:
+        warn_user(f"stopped in sweep {len(course.history)}, with {factors}", InterruptedFactorisation)
 
 
 def without_unrated(x: Factors, ratings: Ratings) -> Factors:

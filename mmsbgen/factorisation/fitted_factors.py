@@ -13,8 +13,6 @@ from mmsbgen.factorisation.model_writer import write_model
 from mmsbgen.ratings import Ratings, as_ratings
 from mmsbgen.ratings.ratings import looked_up
 
-__all__ = ["Answers", "ModelFactors"]
-
 Array = NDArray[Any]
 _BATCH = 1 << 22
 
@@ -77,6 +75,9 @@ class Answers:
     """The answers of an estimator whose ``model_`` is :class:`ModelFactors`."""
 
     model_: ModelFactors
+    n_iter_: int
+    history_: list[dict[str, Any]]
+    interrupted_: bool
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -17,10 +17,7 @@ from mmsbgen.factorisation.fit_loop import Scaled
 from mmsbgen.factorisation.fitted_factors import ModelFactors
 from mmsbgen.factorisation.model_writer import ARRAYS, FORMAT, KIND
 from mmsbgen.factorisation.sgd_estimator import MatrixFactorization
-from mmsbgen.graph.graph import object_ids
-from mmsbgen.graph.id_json import from_json
-
-__all__ = ["load_model"]
+from mmsbgen.graph.id_json import ids_in
 
 
 def load_model(path: str | os.PathLike[str]) -> MatrixFactorization | ALS:
@@ -39,12 +36,7 @@ def load_model(path: str | os.PathLike[str]) -> MatrixFactorization | ALS:
                     f"{path} is of mmsbgen {plain(meta['version'])}, and this is {__version__}: fit it again"
                 )
             arrays: dict[str, Any] = {name: archive[name] for name in ARRAYS}
-            ids: dict[str, Any] = {
-                name: archive[name]
-                if name in archive
-                else object_ids(list(map(from_json, json.loads(archive[f"{name}_json"].tobytes()))))
-                for name in ("user_ids", "item_ids")
-            }
+            ids: dict[str, Any] = {name: ids_in(archive, name) for name in ("user_ids", "item_ids")}
             mean, low, high, scale = map(float, meta["numbers"])
             model = ModelFactors(**arrays, **ids, mean=mean, low=low, high=high, implicit=bool(meta["implicit"]))
             _check(model)

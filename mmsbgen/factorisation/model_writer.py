@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ import numpy as np
 
 from mmsbgen.base.atomic_files import published_archive
 from mmsbgen.base.version import __version__
-from mmsbgen.graph.id_json import to_json
-
-__all__ = ["ARRAYS", "FORMAT", "KIND", "write_model"]
+from mmsbgen.graph.id_json import add_ids
 
 KIND, FORMAT = "mmsbgen factorisation", 1
 ARRAYS = ("p", "q", "b", "c", "seen_offsets", "seen_items")
@@ -38,15 +35,9 @@ def write_model(path: str | os.PathLike[str], fitted: Any) -> None:
         "numbers": [model.mean, model.low, model.high, getattr(getattr(fitted, "_scaled", None), "scale", 1.0)],
         "implicit": model.implicit,
     }
-    ids = {"user_ids": model.user_ids, "item_ids": model.item_ids}
-    named = {name: _bytes(list(map(to_json, each.tolist()))) for name, each in ids.items() if each.dtype.kind == "O"}
     with published_archive(Path(path)) as archive:
-        archive.add("meta", _bytes(meta))
-        for name, each in ids.items():
-            archive.add(f"{name}_json" if name in named else name, named.get(name, each))
+        archive.add_json("meta", meta)
+        add_ids(archive, "user_ids", model.user_ids)
+        add_ids(archive, "item_ids", model.item_ids)
         for name in ARRAYS:
             archive.add(name, getattr(model, name))
-
-
-def _bytes(value: Any) -> np.ndarray[Any, Any]:
-    return np.frombuffer(json.dumps(value).encode(), np.uint8)

@@ -17,8 +17,6 @@ from mmsbgen.families.mf.schedules import SCHEDULES
 from mmsbgen.families.mf.start import start_factors
 from mmsbgen.ratings import Ratings
 
-__all__ = ["schedule_times"]
-
 #: Sweeps of which the median counts, after one that is not timed.
 _SWEEPS = 3
 

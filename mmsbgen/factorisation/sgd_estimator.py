@@ -9,16 +9,15 @@ from typing import Any, Self
 import numpy as np
 
 from mmsbgen.base.declared_options import Parameters
-from mmsbgen.base.errors import ParameterError, warn_user
+from mmsbgen.base.errors import ParameterError
 from mmsbgen.factorisation.device_sweeps import StochasticSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,
-    InterruptedFactorisation,
     Scaled,
     fit_sweeps,
+    keep,
     need_number,
     seed_of,
-    seen_by_user,
     some_of,
     train_and_test,
     without_unrated,
@@ -29,8 +28,6 @@ from mmsbgen.families.mf.schedules import SCHEDULES, STORAGES
 from mmsbgen.families.mf.start import start_factors
 from mmsbgen.ratings import Ratings
 from mmsbgen.ratings.ratings import unique_cells
-
-__all__ = ["MatrixFactorization"]
 
 _SCHEDULES = ("auto", *SCHEDULES)
 
@@ -192,14 +189,8 @@ class MatrixFactorization(Parameters, Answers):
         return course
 
     def _keep(self, course: FitCourse, scaled: Scaled, seen: Ratings) -> None:
-        x = scaled.back(course.factors)
         self._scaled = scaled
-        offsets, items = seen_by_user(seen)
-        ids = seen.user_ids, seen.item_ids
-        self.model_ = ModelFactors(x.p, x.q, x.b, x.c, scaled.mean, scaled.low, scaled.high, *ids, offsets, items)
-        self.n_iter_, self.history_, self.interrupted_ = course.best, course.history, course.interrupted
-        if course.interrupted:
-            warn_user(f"stopped in sweep {len(course.history)}, with the best factors so far", InterruptedFactorisation)
+        keep(self, course, scaled, seen, "the best factors so far")
 
 
 def _grown(model: ModelFactors, side: str, given: Ratings) -> Any:

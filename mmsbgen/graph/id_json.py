@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -10,9 +11,12 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mmsbgen.base.atomic_files import ArchiveWriter
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
+from mmsbgen.graph.graph import object_ids
 
 #: Types written as text: name, conversion to text, and conversion from text.
 _BY_TEXT: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
@@ -86,3 +90,18 @@ def _unfolded(kind: Any, text: str) -> Any:
 
 def _micros(value: timedelta) -> str:
     return str((value.days * 86400 + value.seconds) * 10**6 + value.microseconds)
+
+
+def add_ids(archive: ArchiveWriter, name: str, ids: NDArray[Any]) -> None:
+    """Add ids to an archive; those that are objects as JSON, with the name ``NAME_json``."""
+    if ids.dtype.kind == "O":
+        archive.add_json(f"{name}_json", list(map(to_json, ids.tolist())))
+    else:
+        archive.add(name, ids)
+
+
+def ids_in(archive: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    """The ids that :func:`add_ids` wrote."""
+    if name in archive:
+        return archive[name]
+    return object_ids(list(map(from_json, json.loads(archive[f"{name}_json"].tobytes()))))

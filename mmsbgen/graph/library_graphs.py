@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph.graph import Graph, Int64Array, build_graph, check_count, number_integers, pack_pairs
 from mmsbgen.graph.ids import number_ids, ordered_ids
-from mmsbgen.graph.reading_options import WEIGHT_NAMES, ReadingOptions, kept_links, need_weights, only_column
+from mmsbgen.graph.reading_options import (
+    WEIGHT_NAMES,
+    ReadingOptions,
+    kept_links,
+    kept_of_some,
+    need_weights,
+    only_column,
+)
 
 #: Usual names of the two columns of a link.
 USUAL = (("source", "target"), ("from", "to"), ("u", "v"), ("src", "dst"), ("Source", "Target"))
@@ -106,11 +113,7 @@ def from_networkit(source: Any, name: str, reading: ReadingOptions) -> Graph:
 
 def _chosen(weights: list[Any], reading: ReadingOptions, name: str) -> NDArray[np.bool_] | None:
     """Which links of a graph object to keep; None for all."""
-    if reading.threshold is None:
-        return None
-    if all(weight is None for weight in weights):
-        need_weights(reading, name)
-    return kept_links([1 if weight is None else weight for weight in weights], reading, name)
+    return None if reading.threshold is None else kept_of_some(weights, reading, name)
 
 
 def from_array(source: NDArray[Any], name: str, reading: ReadingOptions) -> Graph:

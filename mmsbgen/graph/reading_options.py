@@ -163,6 +163,13 @@ def need_weights(rule: ReadingOptions, name: str) -> None:
         )
 
 
+def kept_of_some(weights: Sequence[Any], rule: ReadingOptions, name: str) -> NDArray[np.bool_] | None:
+    """As :func:`kept_links`, for links of which some or all have no weight, None: it counts as 1."""
+    if all(weight is None for weight in weights):
+        need_weights(rule, name)
+    return kept_links([1 if weight is None else weight for weight in weights], rule, name)
+
+
 def only_column(named: Sequence[Any], rule: ReadingOptions, name: str) -> None:
     """Raise InputError if a threshold may mean several columns ``named`` like weights."""
     if rule.threshold is not None and len(named) > 1:

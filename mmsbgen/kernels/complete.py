@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mmsbgen.base.errors import ConfigError, InputError
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem, Value
-from mmsbgen.kernels.space import Axis, Space, Traits, describe
+from mmsbgen.kernels.space import Space, Traits, describe
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
@@ -26,8 +26,12 @@ class Completion:
     adjusted: dict[str, Value]
 
 
-def parse_value(axis: Axis, text: str) -> Value:
-    """The axis value that ``text`` denotes; raises :class:`InputError` that lists the allowed values."""
+def parse_value(spec: KernelSpec, name: str, text: str) -> Value:
+    """The value of the axis ``name`` that ``text`` denotes; raises :class:`InputError` that lists what is allowed."""
+    axes = {axis.name: axis for axis in spec.space.axes}
+    if name not in axes:
+        raise InputError(f"{spec.name} has no axis {name!r}; it has {', '.join(axes)}")
+    axis = axes[name]
     if isinstance(axis.values[0], bool) and text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
     for value in axis.values:

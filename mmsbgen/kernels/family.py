@@ -392,8 +392,3 @@ class KernelFamily:
     def soft_parameters(self) -> frozenset[str]:
         """Names of the parameters with choices in which two problems may differ and still share records."""
         return frozenset(p.name for p in self.parameters if p.soft and p.choices)
-
-
-def ordered(arguments: Sequence[Argument], values: Mapping[str, Any]) -> list[Any]:
-    """The values of ``arguments`` in their order; raises KeyError for a missing one."""
-    return [values[argument.name] for argument in arguments]

@@ -99,7 +99,7 @@ def own_kernel(
         return problem.replace(**(smaller | dict(check_sizes or {})))
 
     small = check_problem(Problem.of(name, parameters, {}))
-    declared = _declared(name, arguments(small, _rng(0)), answer)
+    declared = _declared(name, arguments(small, np.random.default_rng(0)), answer)
     own = {argument.name for argument in declared}
     if clash := sorted(own & set(axes)):
         raise InputError(f"{name}: {clash[0]!r} is an axis and an argument: rename one, in the source too")
@@ -134,7 +134,7 @@ def own_kernel(
 
     @functools.lru_cache(maxsize=2)  # the problem that is timed, and the one that each configuration is checked with
     def workload(problem: Problem, seed: int) -> Workload:
-        given = dict(arguments(problem, _rng(seed)))
+        given = dict(arguments(problem, np.random.default_rng(seed)))
         expected = functools.cache(lambda: _expected(given, answer, tolerance))
 
         def verify(got: Mapping[str, Array], config: Config) -> str | None:
@@ -168,10 +168,6 @@ def own_kernel(
 def _both(config: Config, problem: Problem) -> Values:
     """Axes and sizes in one mapping, which reads only what is asked for."""
     return ChainMap(config, problem)  # type: ignore[arg-type]
-
-
-def _rng(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
 
 
 def _source(name: str, path: Path) -> tuple[str, str]:

@@ -5,7 +5,6 @@ The family of kernels declares the parameters; this module does not interpret th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -117,8 +116,3 @@ class Problem(Mapping[str, Value]):
     def key(self) -> str:
         """Canonical JSON of the values: sorted names, no white space."""
         return json.dumps(dict(self.items_), sort_keys=True, separators=(",", ":"))
-
-    @property
-    def digest(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of family and key."""
-        return hashlib.sha256(f"{self.family}:{self.key}".encode()).hexdigest()[:16]

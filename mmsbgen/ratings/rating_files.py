@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import INTEGER
+from mmsbgen.base.id_text import INTEGER, is_number
 from mmsbgen.base.libraries import library
 from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
@@ -144,14 +144,6 @@ def _fields(line: str, mark: str | None) -> list[str]:
     return [word.strip() for word in next(csv.reader([line], delimiter=mark, skipinitialspace=True))]
 
 
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
 def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int) -> tuple[Any, Any, Any]:
     lines = io.BytesIO(text)
     skipped, first = 0, ""
@@ -185,11 +177,11 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
     if columns is not None:
         at = named_columns(names, columns, str(file), wanted)
         by_name = any(str(column) != str(place + 1) for column, place in zip(columns, at, strict=False))
-        return int(known or by_name or (wanted == 3 and not _is_number(names[at[2]]))), at
+        return int(known or by_name or (wanted == 3 and not is_number(names[at[2]]))), at
     if known:
         return 1, named_columns(names, None, str(file), wanted)
     at = tuple(range(wanted))
-    if wanted < 3 or _is_number(names[2]):
+    if wanted < 3 or is_number(names[2]):
         return 0, at
     return 1, named_columns(names, None, str(file), wanted)
 

@@ -121,6 +121,11 @@ class Picture:
         return text.replace("<svg ", f'<svg style="{style}" role="img" aria-label="{words}" ', 1)
 
 
+def some(*pictures: Picture | None) -> list[Picture]:
+    """Those of the pictures that there are."""
+    return [picture for picture in pictures if picture is not None]
+
+
 def _saved(figure: Figure, form: Literal["png", "svg"], **how: object) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():

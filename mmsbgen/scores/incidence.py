@@ -31,6 +31,23 @@ def communities_of(cover: Sequence[Collection[Any]], what: str) -> list[set[str]
     return sets
 
 
+def incidence(members: Sequence[Ints], n_vertices: int) -> Any:
+    """The incidence matrix of zeros and ones ``[N, C]``, int64, in CSR format, of sets of vertex numbers."""
+    from scipy import sparse
+
+    vertices = np.concatenate([np.zeros(0, np.int64), *members])
+    communities = np.repeat(np.arange(len(members)), [len(one) for one in members])
+    ones = np.ones(vertices.size, np.int64)
+    return sparse.csr_array((ones, (vertices, communities)), shape=(n_vertices, len(members)))
+
+
+def shared_members(members: Sequence[Ints], n_vertices: int) -> Ints:
+    """The number of vertices that each two of the sets share ``[C, C]``; diagonal: sizes."""
+    found = incidence(members, n_vertices)
+    shared: Ints = (found.T @ found).toarray()
+    return shared
+
+
 @dataclass(frozen=True)
 class MemberPairs:
     """A cover as pairs of community and vertex numbers, both ``[M]``, sorted by community."""

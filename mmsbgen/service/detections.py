@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from threading import Lock
 from typing import Any
+
+import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.export.found import Clustering
@@ -20,6 +20,7 @@ from mmsbgen.jobs import Job, Queue
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.verdict import of_record
 from mmsbgen.scores.cover import words_of
+from mmsbgen.scores.incidence import shared_members
 from mmsbgen.service.exported_results import GRAPH
 from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, VerdictModel, Vertex
 
@@ -65,7 +66,7 @@ class DetectionView:
                 for number, (members, strength) in enumerate(listed)
             ],
             count=told["count"],
-            shared=_shared([members.tolist() for members in cover.members[:MOST_OVERLAPPING]]),
+            shared=_shared(cover),
             trace=record["trace"],
             held_out=record["held_out"],
             verdict=VerdictModel(kind=verdict.kind, sentence=verdict.sentence),
@@ -133,14 +134,8 @@ class DetectionViews:
         return DetectionView(record, Clustering(m, Cover(tuple(members), len(m.ids), background)))
 
 
-def _shared(members: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
-    """Pairs of communities with the number of vertices in both, largest number first."""
-    of: defaultdict[int, list[int]] = defaultdict(list)
-    for number, vertices in enumerate(members):
-        for vertex in vertices:
-            of[vertex].append(number)
-    counts: Counter[tuple[int, int]] = Counter()
-    for numbers in of.values():
-        if len(numbers) > 1:
-            counts.update(combinations(numbers, 2))
-    return [(a, b, count) for (a, b), count in counts.most_common()]
+def _shared(cover: Cover) -> list[tuple[int, int, int]]:
+    """Pairs of the largest communities with the number of vertices in both, largest number first."""
+    shared = np.triu(shared_members(cover.members[:MOST_OVERLAPPING], cover.n_vertices), 1)
+    pairs = np.argwhere(shared).tolist()
+    return sorted(((a, b, int(shared[a, b])) for a, b in pairs), key=lambda found: -found[2])

@@ -150,7 +150,7 @@ def report_graph(report: Report, args: argparse.Namespace, info: DeviceInfo) -> 
     first_iteration(args.graph, args.k, info.spec, 1)
     runs = [first_iteration(args.graph, args.k, info.spec, args.iterations) for _ in range(args.graph_rounds)]
     times, peak = Sample(tuple(run[0] for run in runs)), max(run[2] for run in runs)
-    state = sum(StateShape(n_vertices, args.k, runs[0][3], "float32").bytes().values())
+    state = sum(spec.nbytes for spec in StateShape(n_vertices, args.k, runs[0][3], "float32").arrays())
     allowed = 1.3 * state + 1e9
     report.text(f"## {args.graph.name}, K = {args.k}, on {info.platform}")
     report.table(

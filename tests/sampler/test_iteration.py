@@ -16,6 +16,7 @@ from mmsbgen.graph.split import HeldOut
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.state import stage_clock
+from tests.sampler.host_batches import eligible, host_batch
 
 K = 5
 MODES = [
@@ -50,7 +51,7 @@ def neighbours(sampler, vertex):
 
 def batch_of(sampler):
     """The mini-batch of the iteration just made, by its definition on the host."""
-    return sampler.strategy.draw(sampler.sources, sampler.iteration)
+    return host_batch(sampler.options.mini_batch, sampler.sources, sampler.iteration)
 
 
 def run_until_some(sampler):
@@ -351,7 +352,7 @@ def test_no_training_link_and_a_vertex_that_is_held_out_whole(pocl_device, chain
     nothing = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
     parts = Split(graph, 0, np.zeros((0, 2), np.int64), held, nothing)
     sampler = chain(pocl_device, parts, mini_batch=mini_batch, dtype="float64", delta=1e-4)
-    assert sampler.sources.eligible(0) == 0
+    assert eligible(sampler.sources, 0) == 0
     sampler.initialise()
     for _ in range(12):
         before = state_of(sampler)

@@ -10,6 +10,8 @@ from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.strategies import MiniBatch, Sources
 from mmsbgen.sampler.options.options import Options
+from tests.sampler import host_batches
+from tests.sampler.host_batches import host_batch
 
 ALL = sorted(strategies.STRATEGIES)
 #: A block's pairs are those of its vertices with all their links and shared partners: tests/statistics/test_weights.py.
@@ -45,7 +47,7 @@ def enumerated(parts: Split, name: str, monkeypatch: pytest.MonkeyPatch, size: i
     for vertex in range(n):
         for coin in (0, 1):
             monkeypatch.setattr(strategies, "_draw", lambda _s, _i, number, _b, c=(vertex, coin): np.array([c[number]]))
-            total = total + matrix(strategies.strategy(name).draw(s, 1), n) / (2 * n)
+            total = total + matrix(host_batch(name, s, 1), n) / (2 * n)
     monkeypatch.undo()
     return total
 
@@ -73,10 +75,10 @@ def test_non_links_of_a_vertex_are_clamped_and_so_is_their_weight(awkward, monke
     for vertex in range(n):
         near = set(awkward.training_adjacency.row(vertex).tolist())
         eligible = [v for v in range(n) if v != vertex and v not in near and frozenset((v, vertex)) not in held]
-        assert s.eligible(vertex) == len(eligible)
+        assert host_batches.eligible(s, vertex) == len(eligible)
         with monkeypatch.context() as patch:
             patch.setattr(strategies, "_draw", lambda _s, _i, number, _b, v=vertex: np.array([(v, 0)[number]]))
-            batch = strategies.strategy("random-node").draw(s, 5)
+            batch = host_batch("random-node", s, 5)
         assert batch.pairs_b.size == min(size, len(eligible)) == np.unique(batch.pairs_b).size
         assert set(batch.pairs_b.tolist()) <= set(eligible)
         if eligible:
@@ -92,7 +94,7 @@ def test_means_over_draws_are_one(awkward, name, size):
     total, squares = np.zeros((n, n)), np.zeros((n, n))
     first, second = np.array(np.triu_indices(n, 1))
     for iteration in range(1, rounds + 1):
-        w = matrix(strategies.strategy(name).draw(s, iteration), n)
+        w = matrix(host_batch(name, s, iteration), n)
         total += w
         squares += w * w
     right = truth(awkward, name != "random-node-non-link", name != "random-node-link")[first, second]
@@ -111,7 +113,7 @@ def test_batches_fit_what_is_allocated(awkward, name):
         s = sources(awkward, size)
         chosen = strategies.strategy(name)
         for iteration in range(1, 60):
-            batch = chosen.draw(s, iteration)
+            batch = host_batch(name, s, iteration)
             assert batch.vertices.size == np.unique(batch.vertices).size <= chosen.max_vertices(s)
             assert batch.pairs_a.size == batch.pairs_b.size == batch.weights.size <= chosen.max_pairs(s)
             used = batch.weights != 0
@@ -127,7 +129,7 @@ def test_a_sweep_of_blocks_updates_every_vertex_once(awkward, size):
     per_sweep = strategies.sweeps(s).per_sweep
     orders = []
     for sweep in range(2):
-        batches = [strategies.block(s, sweep * per_sweep + part + 1) for part in range(per_sweep)]
+        batches = [host_batch("block", s, sweep * per_sweep + part + 1) for part in range(per_sweep)]
         seen = np.concatenate([batch.vertices for batch in batches])
         orders.append(seen.tolist())
         assert sorted(seen.tolist()) == list(range(14))
@@ -140,10 +142,9 @@ def test_a_sweep_of_blocks_updates_every_vertex_once(awkward, size):
 @pytest.mark.parametrize("name", ALL)
 def test_draws_depend_on_seed_and_iteration_alone(awkward, name):
     s = sources(awkward, 5)
-    draw = strategies.strategy(name).draw
-    there = draw(s, 9)
-    draw(s, 1)
-    again = draw(s, 9)
+    there = host_batch(name, s, 9)
+    host_batch(name, s, 1)
+    again = host_batch(name, s, 9)
     assert all(np.array_equal(getattr(there, f), getattr(again, f)) for f in ("vertices", "pairs_a", "weights"))
 
 
@@ -154,12 +155,12 @@ def test_distinct_non_links_are_uniform(middling):
     vertex, rounds = 2, 2000
     counts = np.zeros(s.n_vertices)
     for iteration in range(rounds):
-        found = strategies.distinct_non_links(s, vertex, iteration)
+        found = host_batches.distinct_non_links(s, vertex, iteration)
         assert found.size == 6 == np.unique(found).size
         counts[found] += 1
-    p = 6 / s.eligible(vertex)
+    p = 6 / host_batches.eligible(s, vertex)
     eligible = counts > 0
-    assert eligible.sum() == s.eligible(vertex)
+    assert eligible.sum() == host_batches.eligible(s, vertex)
     assert np.all(np.abs(counts[eligible] - rounds * p) < 5 * np.sqrt(rounds * p * (1 - p)))
 
 

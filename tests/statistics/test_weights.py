@@ -30,6 +30,7 @@ from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_partners import theta_scales
 from mmsbgen.sampler.minibatch.strategies import MiniBatch, Sources
 from mmsbgen.sampler.options.options import Options
+from tests.sampler.host_batches import block_of, host_batch
 from tests.statistics.laws import Floats
 from tests.statistics.toys import SharingGraph
 
@@ -98,7 +99,7 @@ def test_stars(six: Split, monkeypatch: pytest.MonkeyPatch, name: str, links: bo
         for order in orders if depends else orders[:1]:
             monkeypatch.setattr(counter_random, "permuted", lambda seed, j, v, i, n, order=order: order[np.asarray(j)])
             share = 1 / (2 * N * (len(orders) if depends else 1))
-            total += share * matrix(strategies.strategy(name).draw(chosen, 1))
+            total += share * matrix(host_batch(name, chosen, 1))
     np.testing.assert_allclose(total, truth(links, non_links), rtol=1e-12, atol=1e-12)
 
 
@@ -127,8 +128,8 @@ def test_blocks(six: Split, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     total = np.zeros(N)
     for shifts in every:
         monkeypatch.setattr(sweeps, "shifts", lambda sweep, shifts=shifts: np.array(shifts))
-        total[sweeps.block(1)] += scale / len(every)
-        parts = [sweeps.block(part + 1) for part in range(sweeps.per_sweep)]
+        total[block_of(sweeps, 1)] += scale / len(every)
+        parts = [block_of(sweeps, part + 1) for part in range(sweeps.per_sweep)]
         assert sorted(np.concatenate(parts).tolist()) == list(range(N))
         assert max(part.size for part in parts) == sweeps.largest <= size
     np.testing.assert_allclose(total, 1.0, rtol=1e-12)

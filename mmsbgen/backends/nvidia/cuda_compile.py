@@ -39,8 +39,6 @@ class KernelResources:
     registers: int
     shared_bytes: int
     spill_stores: int
-    spill_loads: int
-    stack_bytes: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +51,6 @@ class Compiled:
     cubin: bytes
     log: str
     compiler: str
-    arch: str
     resources: dict[str, KernelResources]
     cached: bool = False
 
@@ -119,7 +116,7 @@ def compile_cuda(
         if cache is not None:
             cache.store(key, *found)
     cubin, log = found
-    return Compiled(cubin, log, compiler.version, arch, parse_resources(log), cached is not None)
+    return Compiled(cubin, log, compiler.version, parse_resources(log), cached is not None)
 
 
 def compile_side_by_side(
@@ -155,8 +152,6 @@ def parse_resources(log: str) -> dict[str, KernelResources]:
             registers=number(r"Used (\d+) registers"),
             shared_bytes=number(r"(\d+) bytes smem"),
             spill_stores=number(r"(\d+) bytes spill stores"),
-            spill_loads=number(r"(\d+) bytes spill loads"),
-            stack_bytes=number(r"(\d+) bytes stack frame"),
         )
     return result
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.backends.ranks.world import World
 
-__all__ = ["Exchange", "HostExchange"]
-
 Ints = npt.NDArray[np.int64]
 #: Most bytes of all ranks exchanged at a time.
 _PART = 1 << 26

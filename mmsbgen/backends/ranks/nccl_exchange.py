@@ -17,8 +17,6 @@ from mmsbgen.backends.nvidia.kernel_arguments import address_of
 from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.errors import LaunchError, MissingDependencyError
 
-__all__ = ["NcclExchange", "has_nccl", "new_identity"]
-
 Ints = npt.NDArray[np.int64]
 #: NCCL's numbers of its types and operations (nccl.h).
 _BYTES, _U64, _SUM = 1, 5, 0

@@ -15,8 +15,6 @@ from mmsbgen.base.errors import LaunchError, MissingDependencyError
 from mmsbgen.base.processes import stopped_command
 from mmsbgen.base.stop_signals import handling
 
-__all__ = ["set_by_mpi", "start_ranks", "started_together", "tell_ready"]
-
 #: Variables in which Open MPI and MPICH give the number of ranks.
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 #: Variable with the path of the file into which rank 0 writes its process id once it can be asked to stop.

@@ -22,8 +22,6 @@ import psutil
 
 from mmsbgen.base.errors import MissingDependencyError, MmsbgenError
 
-__all__ = ["Ended", "LostRankError", "Released", "World", "short"]
-
 _NO_MPI = "several ranks need MPI; get it with: pip install 'mmsbgen[mpi]'"
 #: Bytes of a message that is sent at once, and of an answer.
 _SHORT, _ANSWER = 512, 4096

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
+from mmsbgen.base.id_text import pairs
 from mmsbgen.cli.printing.output_options import Column, place_of
 from mmsbgen.cli.shared.common import of_roof, seconds
 from mmsbgen.db.records.nearness import Difference, phrase
@@ -30,10 +31,6 @@ from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.tuner.run.changed_keys import present_program
 
 Rows = list[dict[str, Any]]
-
-
-def _pairs(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _number(value: float | None) -> str:
@@ -64,10 +61,10 @@ _KEY = [
     Column("family"),
     Column("kernel", "kernel"),
     Column("template_digest"),
-    Column("problem", "problem", _pairs, line=2),
+    Column("problem", "problem", pairs, line=2),
 ]
 _RESULT = [
-    Column("config", "configuration", _pairs, line=2, label="→ {}"),
+    Column("config", "configuration", pairs, line=2, label="→ {}"),
     Column("median_s", "time", seconds, "right"),
     Column("spread_s", "spread", seconds, "right", label="± {}"),
     Column("gbps", "GB/s", _number, "right", label="{} GB/s"),
@@ -111,7 +108,7 @@ DEVICE = [
     Column(
         "gather_gbps",
         "gather GB/s by row bytes",
-        lambda r: _pairs({k: f"{v:.1f}" for k, v in r.items()}),
+        lambda r: pairs({k: f"{v:.1f}" for k, v in r.items()}),
         line=3,
         label="gather GB/s by row bytes: {}",
     ),
@@ -123,7 +120,7 @@ RUN = [
     Column("finished", "finished", _moment, label="to {}"),
     Column("status", "status", line=2),
     Column("strategy", "strategy", line=2, label="strategy {}"),
-    Column("budget", "budget", _pairs, line=2),
+    Column("budget", "budget", pairs, line=2),
     Column("seed", "seed", str, "right", line=2, label="seed {}"),
     Column("host", "host", line=3, label="on {}"),
     Column("who", "who", line=3, label="by {}"),
@@ -133,7 +130,7 @@ RUN = [
 QUARANTINE = [
     Column("created_at", "when", _moment),
     *_KEY,
-    Column("config", "configuration", _pairs, line=2, label="→ {}"),
+    Column("config", "configuration", pairs, line=2, label="→ {}"),
     Column("status", "status"),
     Column("message", "message", _first_line, line=3),
     Column("extra"),
@@ -141,7 +138,7 @@ QUARANTINE = [
 _MADE = ("trial", "config", "times", "stale", "quarantined")
 EXPLAIN = [
     *_KEY,
-    Column("config", "configuration", _pairs, line=2, label="→ {}"),
+    Column("config", "configuration", pairs, line=2, label="→ {}"),
     Column("worked", "worked", str, "right", label="{} worked"),
     Column("best_s", "best", seconds, "right", label="best {}"),
     Column("differences", "differs in", lambda found: _differences(found), line=3, label="differs in {}"),
@@ -282,7 +279,7 @@ def explain_rows(
 
 
 def _failures(found: Iterable[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{_pairs(failure['config'])} ({_first_line(failure['reason'])})" for failure in found)
+    return "; ".join(f"{pairs(failure['config'])} ({_first_line(failure['reason'])})" for failure in found)
 
 
 def _differences(found: Iterable[Mapping[str, Any]], none: str = "nothing") -> str:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.common import MmsbgenGroup
+from mmsbgen.cli.shared.common import MmsbgenGroup, print_or_write
 from mmsbgen.cli.shared.configuration import shared_option
-from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import expert
 from mmsbgen.cli.shared.logs import is_quiet, log_options
@@ -182,7 +181,7 @@ def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Itera
 
     def done(found: VertexValues | str, summary: str, text: Callable[[Any], str] = str) -> None:
         seconds = time.perf_counter() - begin
-        _write(found if isinstance(found, str) else _lines(found, text), given["out"])
+        print_or_write(found if isinstance(found, str) else _lines(found, text), given["out"])
         if not is_quiet(click.get_current_context()):
             where = f"{given['out']}: " if given["out"] else ""
             size = f"{arcs.n_vertices} vertices, {arcs.n_arcs} arcs"
@@ -194,13 +193,3 @@ def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Itera
 def _lines(found: VertexValues, text: Callable[[Any], str]) -> str:
     rows = zip(found.ids.tolist(), found.values.tolist(), strict=True)
     return "".join(f"{name}\t{text(value)}\n" for name, value in rows)
-
-
-def _write(content: str, out: Path | None) -> None:
-    from mmsbgen.base.atomic_files import published
-
-    if out is None:
-        click.echo(shown(content), nl=False)
-        return
-    with published(out) as partial:
-        partial.write_text(content, encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, print_table
+from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, print_or_write, print_table
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
@@ -345,11 +345,6 @@ def _write(rows: list[tuple[Any, ...]], out: Path | None) -> None:
     import csv
     import io
 
-    from mmsbgen.base.atomic_files import write_text
-
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    if out is None:
-        click.echo(shown(text.getvalue()), nl=False)
-    else:
-        write_text(out, text.getvalue())
+    print_or_write(text.getvalue(), out)

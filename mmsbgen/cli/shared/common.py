@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -174,6 +175,16 @@ def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
             raise InputError(f"{option} {name}={found[name]} and {name}={value}: give {name} one value")
         found[name] = value
     return list(found.items())
+
+
+def print_or_write(text: str, out: Path | None) -> None:
+    """Print a result, or write it to the file ``out``."""
+    from mmsbgen.base.atomic_files import write_text
+
+    if out is None:
+        click.echo(shown(text), nl=False)
+    else:
+        write_text(out, text)
 
 
 def output_width() -> int:

@@ -89,9 +89,7 @@ def graph_run(
         raise InputError("--graph needs the number of communities too, for example -k 50")
     from mmsbgen.graph import ReadingOptions, read_graph
     from mmsbgen.sampler.chain.chain_problem import split_of
-    from mmsbgen.sampler.minibatch.strategies import strategy
     from mmsbgen.sampler.options.options import Options
 
-    strategy(mini_batch)
     options = Options(n_communities=k, mini_batch=mini_batch, partners=partners)
     return GraphRun(split_of(read_graph(graph, reading or ReadingOptions()), options), options)

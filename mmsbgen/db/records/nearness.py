@@ -43,13 +43,10 @@ def parts(key: Key) -> dict[str, Any]:
     }
 
 
-def differences(
-    wanted: Mapping[str, Any], found: Mapping[str, Any], *, irrelevant: Collection[str] = ()
-) -> list[Difference]:
-    """The differences between two results of :func:`parts`, without ``irrelevant`` problem parameters."""
-    skipped = {PROBLEM_PREFIX + name for name in irrelevant}
+def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[Difference]:
+    """The differences between two results of :func:`parts`."""
     names = [*wanted, *(name for name in found if name not in wanted)]
-    pairs = ((name, wanted.get(name), found.get(name)) for name in names if name not in skipped)
+    pairs = ((name, wanted.get(name), found.get(name)) for name in names)
     return [Difference(name, a, b) for name, a, b in pairs if not _same(a, b)]
 
 

@@ -50,7 +50,6 @@ def nearest(
     wanted: Mapping[str, Any],
     groups: Collection[Group],
     *,
-    irrelevant: Collection[str] = (),
     implied: Mapping[str, Any] | None = None,
     limit: int = 3,
     program: Program | None = None,
@@ -62,7 +61,6 @@ def nearest(
     Args:
         wanted: Parts of a key by name (:func:`mmsbgen.db.records.nearness.parts`).
         groups: The records.
-        irrelevant: Names of problem parameters to ignore.
         implied: Values of problem parameters that a key may leave out.
         limit: Maximum number of results.
         program: Returns the present digest of a record's program; called for the best record of each key.
@@ -75,7 +73,7 @@ def nearest(
         there[_DIGEST] = best.program or there[_DIGEST]
         if program is not None and asked.get(_DIGEST) == PROGRAM:
             asked[_DIGEST] = program(group.key, config)
-        differing = differences(asked, {name: there[name] for name in there if name in asked}, irrelevant=irrelevant)
+        differing = differences(asked, {name: there[name] for name in there if name in asked})
         weight = _weight(differing)
         stale = any(d.part == _DIGEST for d in differing)
         record = NearRecord(

@@ -75,16 +75,6 @@ def trial(store: Store, uid: str) -> TrialRecord | None:
     return store.database.read(work)
 
 
-def run(store: Store, uuid: str) -> RunRecord | None:
-    """The tuning run with this uuid, or None."""
-
-    def work(connection: Connection) -> RunRecord | None:
-        row = connection.execute(select(RunRow.__table__).where(RunRow.uuid == uuid)).first()
-        return None if row is None else record_rows.run_record(row)
-
-    return store.database.read(work)
-
-
 def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = None) -> RunRecord:
     """The tuning run whose uuid begins with ``text``, in the store or in ``others`` (by uuid).
 

@@ -10,6 +10,18 @@ from mmsbgen.kernels.problem import Problem
 
 #: "No level", "no core yet": the largest 32-bit number, as in the templates.
 NONE = 0xFFFFFFFF
+#: Arguments of several kernels.
+ARCS_OUT = (
+    Argument("offsets", "u32", "in", "[n + 1] first arc of each vertex"),
+    Argument("targets", "u32", "in", "[A] vertex that each arc leads to"),
+)
+ARCS_IN = (
+    Argument("in_offsets", "u32", "in", "[n + 1] first arc into each vertex"),
+    Argument("sources", "u32", "in", "[A] vertex that each of them comes from"),
+)
+IN_WEIGHTS = Argument("in_weights", "real", "in", "[A] weight of each arc in; [1] without weights")
+N = Argument("n", "u32", "scalar", "vertices")
+STEP = Argument("step", "u32", "scalar", "this round")
 
 
 def real_of(problem: Problem) -> str:

@@ -15,17 +15,16 @@ Array = NDArray[Any]
 
 def levels(arcs: Arcs, source: int) -> Array:
     """Arcs on a shortest path from ``source`` to each vertex, uint32 ``[N]``; NONE where there is none."""
-    found = np.full(arcs.n_vertices, NONE, np.uint32)
-    found[source] = 0
-    new, level = np.array([source]), 0
-    while new.size:
-        level += 1
-        counts = arcs.degrees[new]
-        starts = np.repeat(arcs.offsets[new].astype(np.int64) - np.cumsum(counts) + counts, counts)
-        reached = arcs.targets[starts + np.arange(starts.size)]
-        new = np.unique(reached[found[reached] == NONE])
-        found[new] = level
-    return found
+    from scipy.sparse.csgraph import dijkstra
+
+    found = dijkstra(_matrix(arcs), indices=source, unweighted=True)
+    return np.where(np.isinf(found), NONE, found).astype(np.uint32)
+
+
+def _matrix(arcs: Arcs) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(arcs.n_arcs), arcs.targets, arcs.offsets), shape=(arcs.n_vertices,) * 2)
 
 
 def parents(arcs: Arcs, found: Array) -> Array:
@@ -56,14 +55,11 @@ def distances(arcs: Arcs, source: int, dtype: Any = np.float64) -> Array:
 
 def components(arcs: Arcs) -> Array:
     """The least vertex of each vertex's component, uint32 ``[N]``; directions do not count."""
-    label = np.arange(arcs.n_vertices, dtype=np.uint32)
-    while True:
-        before = label.copy()
-        np.minimum.at(label, arcs.targets, before[arcs.sources])
-        np.minimum.at(label, arcs.sources, before[arcs.targets])
-        label = label[label]
-        if np.array_equal(label, before):
-            return label
+    from scipy.sparse.csgraph import connected_components
+
+    label = connected_components(_matrix(arcs), directed=False)[1]
+    least: Array = np.unique(label, return_index=True)[1][label]
+    return least.astype(np.uint32)
 
 
 def cores(arcs: Arcs) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from mmsbgen.families.graph.declare import BFS, CORES, SSSP, Rounds, real_of
+from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, BFS, CORES, SSSP, STEP, N, Rounds, real_of
 from mmsbgen.families.graph.fused_rounds import fused_entries, scalars
 from mmsbgen.families.graph.launched_rounds import LaunchedRounds
 from mmsbgen.families.graph.round_axes import round_default, round_space
@@ -15,15 +15,7 @@ from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-_GRAPH = (
-    Argument("offsets", "u32", "in", "[n + 1] first arc of each vertex"),
-    Argument("targets", "u32", "in", "[A] vertex that each arc leads to"),
-)
 _WEIGHTS = Argument("weights", "real", "in", "[A] weight of each arc")
-_GRAPH_IN = (
-    Argument("in_offsets", "u32", "in", "[n + 1] first arc into each vertex"),
-    Argument("sources", "u32", "in", "[A] vertex that each of them comes from"),
-)
 _VISITED = Argument("visited", "u32", "inout", "[2 ceil(n / 32)] a bit for each vertex, before and after a round")
 _QUEUE = Argument("queue", "u32", "inout", "[n] the frontier")
 _NEXT = Argument("next", "u32", "inout", "[n] the next frontier")
@@ -39,11 +31,7 @@ def _scalar(name: str, ctype: str, doc: str) -> Argument:
     return Argument(name, ctype, "scalar", doc)
 
 
-_SIZE, _N, _STEP = (
-    _scalar("size", "u32", "vertices of the list"),
-    _scalar("n", "u32", "vertices"),
-    _scalar("step", "u32", "this round"),
-)
+_SIZE = _scalar("size", "u32", "vertices of the list")
 _LIMIT = _scalar("limit", "real", "end of the window of distances")
 _K = _scalar("k", "u32", "core number of the vertices of this round")
 
@@ -70,16 +58,16 @@ def _lists(a: Rounds) -> tuple[Argument, ...]:
 def _arguments(a: Rounds) -> tuple[Argument, ...]:
     more = {"": (), "window": (_KEPT, _KEPT_NEXT, _PENDING, _LEAST, _MEAN), "least": (_KEPT, _KEPT_NEXT)}[a.refill]
     weights = (_WEIGHTS,) if a.weighted else ()
-    return (*_GRAPH, *weights, *((*_GRAPH_IN, _VISITED) if a.pulls else ()), *a.state, _QUEUE, _NEXT, _COUNTS, *more)
+    return (*ARCS_OUT, *weights, *((*ARCS_IN, _VISITED) if a.pulls else ()), *a.state, _QUEUE, _NEXT, _COUNTS, *more)
 
 
 def rounds_entries(a: Rounds, config: Config) -> Mapping[str, tuple[Argument, ...]]:
     """The entry points of a configuration with their arguments."""
     if config["loop"] != "launches":
         return {name: (*_arguments(a), *scalars(a)) for name in fused_entries(a, config)}
-    graph = (*_GRAPH, _WEIGHTS) if a.weighted else _GRAPH
+    graph = (*ARCS_OUT, _WEIGHTS) if a.weighted else ARCS_OUT
     base = (*graph, *a.state, _QUEUE, _NEXT, _COUNTS)
-    given = {"": (_STEP,), "window": (_STEP, _LIMIT), "least": (_STEP, _K)}[a.refill]
+    given = {"": (STEP,), "window": (STEP, _LIMIT), "least": (STEP, _K)}[a.refill]
     first = {"": (), "window": (_scalar("first_limit", "real", "end of the window"), _scalar("width", "real", "")),
              "least": (_scalar("first_k", "u32", "core number to begin with"),)}[a.refill]  # fmt: skip
     kept = (*_lists(a), _scalar("size_kept", "u32", "vertices in kept")) if a.refill else ()
@@ -87,13 +75,13 @@ def rounds_entries(a: Rounds, config: Config) -> Mapping[str, tuple[Argument, ..
     if config.get("direction") != "pull":
         found["push"] = (*base, *_lists(a), *given, _SIZE)
     if config.get("direction") in ("auto", "pull"):
-        found["pull"] = (*_GRAPH[:1], *_GRAPH_IN, *a.state, _NEXT, _COUNTS, _STEP, _N)
+        found["pull"] = (*ARCS_OUT[:1], *ARCS_IN, *a.state, _NEXT, _COUNTS, STEP, N)
     if config["frontier"] == "scan" and a.active and "push" in found:
-        found["collect"] = (*_GRAPH[:1], *a.state, _NEXT, _COUNTS, _STEP, _N)
+        found["collect"] = (*ARCS_OUT[:1], *a.state, _NEXT, _COUNTS, STEP, N)
     if a.refill == "window":
         lists = (_KEPT, _KEPT_NEXT, _PENDING) if config["frontier"] == "queue" else ()
         low = _scalar("low", "real", "begin of the window")
-        found["split"] = (*a.state, _NEXT, _COUNTS, *lists, _LEAST, _STEP, low, _LIMIT, _SIZE)
+        found["split"] = (*a.state, _NEXT, _COUNTS, *lists, _LEAST, STEP, low, _LIMIT, _SIZE)
     if a.refill == "least":
         found["peel"] = (*a.state, _NEXT, _COUNTS, _KEPT, _KEPT_NEXT, _K, _SIZE)
     more = (_LEAST,) if a.refill == "window" else ()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.graph.declare import real_of
+from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, IN_WEIGHTS, STEP, N, real_of
 from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS
 from mmsbgen.kernels.dialect import dialect
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
@@ -35,11 +35,6 @@ _CHECK = Axis("check_every", (1, 4, 16), "rounds after which the host reads how 
 #: Most vectors in registers of a work-item: sums of one walk, for each row in flight.
 _UNROLLED = 32
 
-_OFFSETS = Argument("offsets", "u32", "in", "[n + 1] first arc of each vertex")
-_TARGETS = Argument("targets", "u32", "in", "[A] vertex that each arc leads to")
-_IN_OFFSETS = Argument("in_offsets", "u32", "in", "[n + 1] first arc into each vertex")
-_SOURCES = Argument("sources", "u32", "in", "[A] vertex that each of them comes from")
-_IN_WEIGHTS = Argument("in_weights", "real", "in", "[A] weight of each arc in; [1] without weights")
 _SCALE = Argument("scale", "real", "in", "[n] factor of the sum of a vertex; 0: its arcs are not read")
 _SEED_OF = Argument("seed_of", "u32", "in", "[n] row of seeds that a vertex adds; NONE for none")
 _SEEDS = Argument("seeds", "real", "in", "[S, LD] rows of the seeds")
@@ -50,13 +45,11 @@ _MOVED = Argument("moved", "u32", "inout", "[n] last round that moved a vertex b
 _MARKED = Argument("marked", "u32", "inout", "[n] last round that a vertex was marked for")
 _COUNTS = Argument("counts", "u32", "inout", "[64, 4] change, arcs of what moved and arcs read, by round")
 _SETTINGS = Argument("settings", "double", "inout", "[9] what decides the end, and what came of it")
-_N = Argument("n", "u32", "scalar", "vertices")
-_STEP = Argument("step", "u32", "scalar", "this round")
 _ONLY = Argument("only_marked", "u32", "scalar", "whether only marked vertices get new rows")
 _LIMIT = Argument("tolerance", "real", "scalar", "largest change that others need not know of")
 
 _STATE = (_SENT, _ROW, _MOVED, _MARKED)
-_GIVEN = (_OFFSETS, _IN_OFFSETS, _SOURCES, _IN_WEIGHTS, _SCALE, _SEED_OF, _SEEDS, _ORDERED)
+_GIVEN = (ARCS_OUT[0], *ARCS_IN, IN_WEIGHTS, _SCALE, _SEED_OF, _SEEDS, _ORDERED)
 #: Rows that a launch only reads go through the cache for constants.
 _READ = Argument("sent", "real", "in", _SENT.doc)
 
@@ -145,9 +138,9 @@ def _shape(problem: Problem, config: Config, count: int, traits: Traits) -> Laun
 
 def _entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
     return {
-        "begin": (_SEED_OF, _SEEDS, *_STATE, _COUNTS, _N),
-        "publish": (_OFFSETS, _TARGETS, *_STATE, _N, _STEP),
-        "pull": (*_GIVEN, _READ, _ROW, _MOVED, _MARKED, _COUNTS, _N, _STEP, _ONLY, _LIMIT),
+        "begin": (_SEED_OF, _SEEDS, *_STATE, _COUNTS, N),
+        "publish": (*ARCS_OUT, *_STATE, N, STEP),
+        "pull": (*_GIVEN, _READ, _ROW, _MOVED, _MARKED, _COUNTS, N, STEP, _ONLY, _LIMIT),
     }
 
 
@@ -200,7 +193,7 @@ def propagate_kernel(**given: Any) -> KernelSpec:
         name="propagate",
         template="graph/rows.jinja",
         doc="rows of F numbers that neighbours pass on: labels, walks from many vertices",
-        arguments=(*_GIVEN, *_STATE, _COUNTS, _TARGETS, _SETTINGS),
+        arguments=(*_GIVEN, *_STATE, _COUNTS, ARCS_OUT[1], _SETTINGS),
         space=Space(
             (_LANES, _WIDTH, BLOCK, _CHUNKS, _ROWS, _PER_TEAM, _ORDER, _CHECK),
             (BLOCKS, Constraint("vector_width", _width), Constraint("lanes", _lanes), Constraint("chunks", _chunks)),

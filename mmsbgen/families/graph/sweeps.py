@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.families.graph import inputs
-from mmsbgen.families.graph.declare import NONE, real_of
+from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, IN_WEIGHTS, NONE, N, real_of
 from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, LOOP, PER_ITEM, PER_UNIT, fits
 from mmsbgen.families.graph.round_kernels import shape
 from mmsbgen.kernels.family import Argument, KernelSpec
@@ -19,17 +19,11 @@ from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 #: Places of ``settings``.
 ALPHA, TOLERANCE, MOST_ROUNDS, LOST, ROUNDS, CHANGE = range(6)
 
-_N = Argument("n", "u32", "scalar", "vertices")
-_OFFSETS = Argument("offsets", "u32", "in", "[n + 1] first arc of each vertex")
-_TARGETS = Argument("targets", "u32", "in", "[A] vertex that each arc leads to")
-_IN_OFFSETS = Argument("in_offsets", "u32", "in", "[n + 1] first arc into each vertex")
-_SOURCES = Argument("sources", "u32", "in", "[A] vertex that each of them comes from")
 _SUMS = Axis("sums", (1, 2, 4), "sums of a vertex that are added up side by side")
 
 _RANKS = (
-    _IN_OFFSETS,
-    _SOURCES,
-    Argument("in_weights", "real", "in", "[A] weight of each arc in; [1] without weights"),
+    *ARCS_IN,
+    IN_WEIGHTS,
     Argument("share", "real", "inout", "[n] rank over the weight of all arcs out"),
     Argument("share_next", "real", "inout", "[n] the same after this round"),
     Argument("rank", "real", "inout", "[n]"),
@@ -113,8 +107,8 @@ def _rank_fused(on: Launches, settings: NDArray[Any]) -> None:
 
 def _rank_entries(config: Config) -> dict[str, tuple[Argument, ...]]:
     if config["loop"] == "launches":
-        return {"rank": (*_RANKS, _N, _ALPHA, _DANGLING)}
-    return {"ranks": (*_RANKS, *_HUBS, _SETTINGS, _N, _ALPHA, *_FUSED)}
+        return {"rank": (*_RANKS, N, _ALPHA, _DANGLING)}
+    return {"ranks": (*_RANKS, *_HUBS, _SETTINGS, N, _ALPHA, *_FUSED)}
 
 
 def _rank_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
@@ -196,12 +190,12 @@ def components_kernel(**given: Any) -> KernelSpec:
         name="components",
         template="graph/components.jinja",
         doc="least vertex of each vertex's component",
-        arguments=(_OFFSETS, _TARGETS, _LABEL, _BOTH),
+        arguments=(*ARCS_OUT, _LABEL, _BOTH),
         space=Space((BLOCK, PER_ITEM, _SAMPLE), (BLOCKS,)),
         default=lambda problem, traits: {**_default(problem, traits), "first_arcs": 2},
         variables=_variables,
         launch=shape,
-        entries=lambda config: {"hook": (_OFFSETS, _TARGETS, _LABEL, *_HOOK, _N), "flatten": (_LABEL, _N)},
+        entries=lambda config: {"hook": (*ARCS_OUT, _LABEL, *_HOOK, N), "flatten": (_LABEL, N)},
         program=_hook,
         **given,
     )
@@ -214,11 +208,10 @@ def parents_kernel(**given: Any) -> KernelSpec:
         template="graph/parents.jinja",
         doc="least neighbour one level nearer to the source",
         arguments=(
-            _IN_OFFSETS,
-            _SOURCES,
+            *ARCS_IN,
             Argument("level", "u32", "in", "[n] arcs from the source; NONE where it does not reach"),
             Argument("parent", "u32", "out", "[n]; the source's is itself, NONE where it does not reach"),
-            _N,
+            N,
         ),
         space=Space((BLOCK, PER_ITEM), (BLOCKS,)),
         default=_default,

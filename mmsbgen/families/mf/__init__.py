@@ -9,7 +9,7 @@ from typing import Any
 from mmsbgen.families.mf import workloads
 from mmsbgen.families.mf.als_kernels import als_kernel
 from mmsbgen.families.mf.errors import error_kernel
-from mmsbgen.families.mf.layout import padded_width, stored_bytes
+from mmsbgen.families.mf.layout import Cells, padded_width, stored_bytes
 from mmsbgen.families.mf.schedules import STORAGES
 from mmsbgen.families.mf.sgd_kernels import sgd_kernels
 from mmsbgen.families.mf.sgd_workload import sgd_workload
@@ -57,7 +57,7 @@ _WORKLOADS = {"als_rows": workloads.als_workload, "square_error": workloads.erro
 def _read(file: Path) -> Dataset:
     """A user's file of ratings; of several ratings of a user and an item the last counts."""
     found = read_ratings(file, duplicates="last")
-    cells = workloads.Cells(found.users, found.items, found.values, found.user_ids.size, found.item_ids.size)
+    cells = Cells(found.users, found.items, found.values, found.user_ids.size, found.item_ids.size)
     identity = sha256(b"".join(array.tobytes() for array in cells[:3])).hexdigest()[:16]
     return Dataset(
         workloads.features(cells),

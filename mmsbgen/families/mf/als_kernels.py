@@ -13,8 +13,6 @@ from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
-__all__ = ["als_kernel", "scratch_of"]
-
 _BLOCKS = Axis("blocks", (8, 64, 512), "blocks, each with a matrix of its own")
 _TOGETHER = Axis("together", (1, 4, 8), "ratings that are added to the matrix at once")
 _MATRIX = Axis("matrix", ("global", "local"), "where the matrix of a row lies")

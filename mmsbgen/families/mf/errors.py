@@ -10,8 +10,6 @@ from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = ["error_kernel"]
-
 _MORE = (
     Argument("mean", "real", "scalar", "of the ratings"),
     Argument("low", "real", "scalar", "predictions below it count as it"),

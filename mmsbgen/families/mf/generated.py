@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["generated_ratings"]
-
 #: Of the model in :func:`generated_ratings`.
 _RANK, _PLANTED, _NOISE = 8, 0.45, 0.85
 

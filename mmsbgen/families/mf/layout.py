@@ -11,23 +11,6 @@ from numpy.typing import NDArray
 
 from mmsbgen.kernels.problem import Problem
 
-__all__ = [
-    "CellSteps",
-    "Cells",
-    "balanced",
-    "by_row",
-    "diagonals",
-    "first_fit",
-    "matchings",
-    "matchings_of_blocks",
-    "narrowed",
-    "padded",
-    "padded_width",
-    "stored_bytes",
-    "tiles",
-    "widened",
-]
-
 Array = NDArray[Any]
 
 

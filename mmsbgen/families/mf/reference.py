@@ -13,20 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ODD",
-    "Factors",
-    "Steps",
-    "add_witness",
-    "change_bound",
-    "errors",
-    "solved_rows",
-    "some_changes",
-    "steps",
-    "sweep",
-    "witness",
-]
-
 Array = NDArray[Any]
 #: The constants of the witness, which finds every change of order of ratings that share a row.
 ODD = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)

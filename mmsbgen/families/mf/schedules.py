@@ -12,8 +12,6 @@ import numpy as np
 from mmsbgen.families.mf import layout
 from mmsbgen.families.mf.layout import Array, Cells, CellSteps
 
-__all__ = ["BLOCK", "PROMISES", "SCHEDULES", "STORAGES", "Part", "SweepSchedule"]
-
 #: Items of a block of the schedules by blocks of items.
 BLOCK = 1024
 #: Users and items of a block of ``block-diagonals``.

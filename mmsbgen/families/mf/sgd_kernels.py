@@ -16,8 +16,6 @@ from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
 
-__all__ = ["sgd_kernels"]
-
 _TILES = Axis("tiles", (1, 4, 16, 64, 256, 1024), "groups of users and of items")
 _BARRIER = Axis("barrier", ("launch", "grid"), "whether each step is a launch, or one has all, with barriers")
 _PER_UNIT = Axis("blocks_per_unit", (1, 4, 16), "blocks of each multiprocessor that meet at barriers")

@@ -16,8 +16,6 @@ from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
-__all__ = ["sgd_workload"]
-
 _NAMES = ("user_factors", "item_factors", "user_bias", "item_bias")
 #: Kernels whose order is known by tickets alone.
 _LOCKING = ("sgd_locks", "sgd_nodes", "sgd_hybrid")

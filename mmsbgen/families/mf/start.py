@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["order_of", "start_factors", "start_rows"]
-
 _SIDES = {"user": 0, "item": 1, "order": 2}
 
 

@@ -9,20 +9,6 @@ from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
-__all__ = [
-    "DATA",
-    "FACTORS",
-    "HELD",
-    "TEAM",
-    "WIDTH",
-    "common_variables",
-    "kept",
-    "one_work_item",
-    "real_of",
-    "space_of",
-    "widest",
-]
-
 BLOCK = Axis("block_size", (1, 4, 16, 32, 64, 128, 256), "work-items of a block")
 TEAM = Axis("team", (1, 4, 8, 16, 32), "work-items that share a rating")
 WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "coordinates that a work-item loads at once")

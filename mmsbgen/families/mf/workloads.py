@@ -16,8 +16,6 @@ from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 
-__all__ = ["Cells", "als_workload", "dtype_of", "error_workload", "features", "generated_cells", "start_of", "stored"]
-
 #: Stretches of ratings whose squared errors are summed up apart.
 STRETCHES = 8192
 

@@ -11,7 +11,7 @@ from mmsbgen.graph.files.file_bytes import text_lines
 from mmsbgen.graph.files.words import graph_of_words, is_number
 from mmsbgen.graph.graph import MAX_VERTICES, Graph
 from mmsbgen.graph.library_graphs import graph_of_ends
-from mmsbgen.graph.reading_options import ReadingOptions, kept_links, need_weights
+from mmsbgen.graph.reading_options import ReadingOptions, kept_of_some, need_weights
 
 MAX_LINKS = 2**63 - 1
 _BLANKS = re.compile(r"[ \t\r\v\f]+")
@@ -78,11 +78,7 @@ def from_metis(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
         weights += words[1::2] if has_links_weights else []
     if len(ends) != 2 * m:
         raise InputError(f"{file} says that it has {m} links, and lists {len(ends)} neighbours, not {2 * m}")
-    if has_links_weights:
-        kept = kept_links(weights, reading, str(file))
-    else:
-        need_weights(reading, str(file))
-        kept = None
+    kept = kept_of_some(weights, reading, str(file))
     return graph_of_ends(list(range(1, n + 1)), ends, str(file), False, kept)
 
 
@@ -107,11 +103,7 @@ def from_dimacs(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
         raise InputError(f"{file} says that it has {m[:60]} links, and has {len(ends)}; fetch it again")
     if weights and len(weights) != len(ends):
         raise InputError(f"{file}: some links have a weight, and others none; mend them")
-    if weights:
-        kept = kept_links(weights, reading, str(file))
-    else:
-        need_weights(reading, str(file))
-        kept = None
+    kept = kept_of_some(weights, reading, str(file))
     return graph_of_ends(list(range(1, n + 1)), ends, str(file), False, kept)
 
 

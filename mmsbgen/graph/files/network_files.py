@@ -14,7 +14,7 @@ from mmsbgen.base.libraries import library
 from mmsbgen.graph.files.file_bytes import text_lines
 from mmsbgen.graph.files.words import graph_of_words
 from mmsbgen.graph.graph import Graph, GraphWarning
-from mmsbgen.graph.reading_options import ReadingOptions, kept_links, need_weights
+from mmsbgen.graph.reading_options import ReadingOptions, kept_of_some
 
 _PLACE = re.compile(r"^Error at [^ ]+:\d+: ")
 _NETWORK = re.compile(rb"^[ \t]*\*(?:network|vertices)\b", re.IGNORECASE | re.MULTILINE)
@@ -72,9 +72,7 @@ def _graph(file: Path, found: Any, words: list[str], numbers: list[str], reading
     name = str(file)
     weights = found.es["weight"] if "weight" in found.es.attributes() else [None] * found.ecount()
     weights = [None if weight is None or weight != weight else weight for weight in weights]
-    if all(weight is None for weight in weights):
-        need_weights(reading, name)
-    kept = kept_links([1.0 if weight is None else weight for weight in weights], reading, name)
+    kept = kept_of_some(weights, reading, name)
     links = ((words[u], words[v]) for u, v in found.get_edgelist())
     return graph_of_words(words, links, name, found.is_directed(), kept)
 

@@ -12,7 +12,7 @@ from xml.parsers import expat
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph.files.words import graph_of_words
 from mmsbgen.graph.graph import Graph
-from mmsbgen.graph.reading_options import WEIGHT_NAMES, ReadingOptions, kept_links, need_weights
+from mmsbgen.graph.reading_options import WEIGHT_NAMES, ReadingOptions, kept_of_some
 
 
 def from_xml(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
@@ -32,9 +32,7 @@ def from_xml(file: Path, raw: bytes, reading: ReadingOptions) -> Graph:
         raise InputError(f"{file} has a link of {odd!r}, which is no node of it; fetch it again")
     links = ((words[u], words[v]) for u, v in found.links)
     weights = [found.weight if weight is None else weight for weight in found.weights]
-    if all(weight is None for weight in weights):
-        need_weights(reading, name)
-    kept = kept_links(["1" if weight is None else weight for weight in weights], reading, name)
+    kept = kept_of_some(weights, reading, name)
     return graph_of_words(words.values(), links, name, found.is_directed, kept)
 
 

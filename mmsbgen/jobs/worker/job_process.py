@@ -10,35 +10,17 @@ import importlib
 import os
 import signal
 import traceback
-from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import parent_connection
-from mmsbgen.jobs.worker.task import JobOutcome, StoppedError, Task
+from mmsbgen.jobs.worker.task import JobOutcome, JobReporter, StoppedError, Task
 
 _WORK = {"detect": "mmsbgen.jobs.worker.detection_job", "tune": "mmsbgen.jobs.worker.tuning_job"}
 
 
-class _Tells:
-    """Sends a job's reports to the worker."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._send = connection.send
-
-    def progress(self, data: Mapping[str, Any]) -> None:
-        self._send(("progress", dict(data)))
-
-    def message(self, text: str) -> None:
-        self._send(("message", text))
-
-    def checkpoint(self, path: Path) -> None:
-        self._send(("checkpoint", path))
-
-
-def _done(task: Task, tells: _Tells) -> JobOutcome:
+def _done(task: Task, tells: JobReporter) -> JobOutcome:
     if task.kind == "device":
         from mmsbgen.backends import open_device
         from mmsbgen.kernels.record_key import device_record
@@ -59,7 +41,7 @@ def serve(connection: Connection) -> None:
     """Receive one task and do it; the last message is ('done', outcome), ('stopped',) or ('error', text, retry)."""
     task: Task = connection.recv()
     try:
-        answer: tuple[Any, ...] = ("done", _done(task, _Tells(connection)))
+        answer: tuple[Any, ...] = ("done", _done(task, JobReporter(connection.send)))
     except (StoppedError, KeyboardInterrupt):
         answer = ("stopped",)
     except MmsbgenError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from mmsbgen.base.errors import InputError
 
@@ -41,17 +41,23 @@ class StoppedError(Exception):
     """The child was asked to stop before the job was done."""
 
 
-class JobReporter(Protocol):
-    """Reports of a running job."""
+class JobReporter:
+    """Sends the reports of a running job to the worker."""
+
+    def __init__(self, send: Callable[[tuple[Any, ...]], None]) -> None:
+        self._send = send
 
     def progress(self, data: Mapping[str, Any]) -> None:
         """Report progress, in values that JSON has."""
+        self._send(("progress", dict(data)))
 
     def message(self, text: str) -> None:
         """Report a line of text for a reader."""
+        self._send(("message", text))
 
     def checkpoint(self, path: Path) -> None:
         """Report that a checkpoint was written from which another attempt can resume."""
+        self._send(("checkpoint", path))
 
 
 class Throttle:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.report.run.community_pictures import incidence
 from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.scores.incidence import incidence
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Most links, and pairs of communities of their ends, in one step.
-_LINKS, _PAIRS = 1 << 17, 1 << 20
+#: Most links in one step.
+_LINKS = 1 << 17
 #: Distances from the middle of a large component are raised to this power.
 _SPREAD = 0.65
 #: Most and fewest steps of a layout, and the operations that they may take together: N^2 a step.
@@ -27,25 +27,13 @@ def links_between(cover: Cover, links: Ints, most: int) -> Ints:
     A link counts for every pair of a community of one end and a community of the other. A link between vertices that
     share a community does not count.
     """
-    found = incidence(cover, most)
-    count = min(most, len(cover.members))
-    degree = np.diff(found.offsets)
-    between = np.zeros(count * count, np.int64)
-    step = max(1, min(_LINKS, _PAIRS // max(1, int(degree.max(initial=0))) ** 2))
-    for first in range(0, len(links), step):
-        u, v = links[first : first + step].T
-        both = (degree[u] > 0) & (degree[v] > 0)
-        u, v = u[both], v[both]
-        pairs = degree[u] * degree[v]
-        link = np.repeat(np.arange(len(u)), pairs)
-        within = np.arange(len(link)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-        a = found.communities[found.offsets[u][link] + within // degree[v][link]]
-        b = found.communities[found.offsets[v][link] + within % degree[v][link]]
-        inside = np.bincount(link, a == b, minlength=len(u)) > 0
-        leads = ~inside[link]
-        between += np.bincount(a[leads] * count + b[leads], minlength=count * count)
-    matrix = between.reshape(count, count)
-    return matrix + matrix.T
+    member = incidence(cover.members[:most], cover.n_vertices)
+    between = np.zeros((member.shape[1],) * 2, np.int64)
+    for first in range(0, len(links), _LINKS):
+        a, b = (member[end] for end in links[first : first + _LINKS].T)
+        leads = a.multiply(b).sum(axis=1) == 0
+        between += (a[leads].T @ b[leads]).toarray()
+    return between + between.T
 
 
 def layout(n_vertices: int, links: Ints, weights: Floats) -> Floats:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 from matplotlib.ticker import PercentFormatter, StrMethodFormatter
+from scipy.sparse.csgraph import connected_components
 
 from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import (
@@ -21,54 +20,13 @@ from mmsbgen.report.style import (
     scale_of_strength,
     single,
 )
-from mmsbgen.sampler.diagnostics.communities import Cover
+from mmsbgen.scores.incidence import shared_members
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 #: Most communities in a matrix, and in one with a number in every cell.
 SHOWN, NUMBERED = 40, 16
-#: Vertices in one step.
-_VERTICES = 1 << 16
-
-
-class Incidence(NamedTuple):
-    """Memberships as pairs sorted by vertex.
-
-    Attributes:
-        vertices: The vertex of each membership, ascending ``[S]``.
-        communities: The community of each membership ``[S]``, as an index into the cover.
-        offsets: The first entry of each vertex ``[N + 1]``.
-    """
-
-    vertices: Ints
-    communities: Ints
-    offsets: Ints
-
-
-def incidence(cover: Cover, most: int | None = None) -> Incidence:
-    """The memberships of a cover, or of its ``most`` largest communities."""
-    members = cover.members[:most]
-    sizes = [len(one) for one in members]
-    vertices = np.concatenate([np.zeros(0, np.int64), *members])
-    communities = np.repeat(np.arange(len(members)), sizes)
-    order = np.lexsort((communities, vertices))
-    offsets = np.zeros(cover.n_vertices + 1, np.int64)
-    np.cumsum(np.bincount(vertices, minlength=cover.n_vertices), out=offsets[1:])
-    return Incidence(vertices[order], communities[order], offsets)
-
-
-def shared_members(cover: Cover, most: int) -> Ints:
-    """The number of vertices that each two of the ``most`` largest communities share ``[C, C]``; diagonal: sizes."""
-    found = incidence(cover, most)
-    count = min(most, len(cover.members))
-    shared = np.zeros((count, count), np.int64)
-    for first in range(0, cover.n_vertices, _VERTICES):
-        begin, end = found.offsets[first], found.offsets[min(first + _VERTICES, cover.n_vertices)]
-        inside = np.zeros((_VERTICES, count), np.float32)
-        inside[found.vertices[begin:end] - first, found.communities[begin:end]] = 1.0
-        shared += (inside.T @ inside).astype(np.int64)
-    return shared
 
 
 def sizes(saved: SavedRun) -> Picture | None:
@@ -161,10 +119,9 @@ def side_by_side(likeness: Floats) -> Ints:
     np.fill_diagonal(weights, 0.0)
     alone = weights.sum(axis=1) == 0
     order: list[int] = []
-    left = set(np.flatnonzero(~alone).tolist())
-    while left:
-        part = _component(weights, min(left))
-        left -= set(part.tolist())
+    components = connected_components(weights, directed=False)[1]
+    for component in np.unique(components[~alone]):
+        part = np.flatnonzero(components == component)
         block = weights[np.ix_(part, part)]
         laplacian = np.diag(block.sum(axis=1)) - block
         _, vectors = np.linalg.eigh(laplacian)
@@ -173,22 +130,12 @@ def side_by_side(likeness: Floats) -> Ints:
     return np.array(order + np.flatnonzero(alone).tolist(), np.int64)
 
 
-def _component(weights: Floats, first: int) -> Ints:
-    seen = np.zeros(len(weights), bool)
-    seen[first] = True
-    while True:
-        more = seen | (weights[seen] > 0).any(axis=0)
-        if (more == seen).all():
-            return np.flatnonzero(seen)
-        seen = more
-
-
 def overlaps(saved: SavedRun) -> Picture | None:
     """The picture of the shares of a community's members that are in another one too; None if none are shared."""
     count = min(SHOWN, len(saved.cover.members))
     if count < 2:
         return None
-    shared = shared_members(saved.cover, SHOWN)
+    shared = shared_members(saved.cover.members[:SHOWN], saved.cover.n_vertices)
     size = shared.diagonal().astype(float)
     share = shared / size[:, None]
     np.fill_diagonal(share, 0.0)

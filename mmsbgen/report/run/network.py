@@ -14,7 +14,6 @@ from matplotlib.patches import Wedge
 from mmsbgen.base.id_text import plain
 from mmsbgen.graph import Graph
 from mmsbgen.report.run.community_links import apart, layout, links_between
-from mmsbgen.report.run.community_pictures import incidence, shared_members
 from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import (
     COLOURS,
@@ -28,6 +27,7 @@ from mmsbgen.report.style import (
     scale_of_strength,
     single,
 )
+from mmsbgen.scores.incidence import incidence, shared_members
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -59,8 +59,8 @@ def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
     renumbered = np.full(graph.n_vertices, -1)
     renumbered[linked] = np.arange(linked.size)
     links = renumbered[graph.links]
-    found = incidence(saved.cover)
-    sets = [found.communities[found.offsets[v] : found.offsets[v + 1]] for v in linked]
+    found = incidence(saved.cover.members, saved.cover.n_vertices)
+    sets = [found.indices[found.indptr[v] : found.indptr[v + 1]] for v in linked]
     main = saved.result.labels()[linked]
     shared = [np.intersect1d(sets[u], sets[v]) for u, v in links]
     where = layout(linked.size, links, np.array([1.0 if common.size else 0.25 for common in shared]))
@@ -121,7 +121,7 @@ def _radius(where: Floats) -> float:
 def map_colours(saved: SavedRun, graph: Graph | None) -> list[str]:
     """A colour for each community; connected or overlapping communities differ as far as there are colours."""
     count = len(saved.cover.members)
-    near = shared_members(saved.cover, count).astype(float)
+    near = shared_members(saved.cover.members[:count], saved.cover.n_vertices).astype(float)
     if graph is not None:
         near += links_between(saved.cover, graph.links, count)
     np.fill_diagonal(near, 0.0)
@@ -187,7 +187,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
     count = min(MOST_COMMUNITIES, total)
     if count < 2:
         return None
-    shared = shared_members(saved.cover, count).astype(float)
+    shared = shared_members(saved.cover.members[:count], saved.cover.n_vertices).astype(float)
     np.fill_diagonal(shared, 0.0)
     weights = shared if graph is None else links_between(saved.cover, graph.links, count).astype(float)
     what = "shared members" if graph is None else "links between the two"

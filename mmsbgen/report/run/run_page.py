@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.base.id_text import plain
+from mmsbgen.base.id_text import pairs, plain
 from mmsbgen.export.run_folder import graph_of_run
 from mmsbgen.graph import Graph
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
@@ -17,9 +17,10 @@ from mmsbgen.report.run.centrality import centrality
 from mmsbgen.report.run.community_links import links_between
 from mmsbgen.report.run.sampling_section import sampling_section
 from mmsbgen.report.run.saved_run import SavedRun, load
-from mmsbgen.report.style import Picture, drawing
+from mmsbgen.report.style import drawing, some
 from mmsbgen.sampler.diagnostics.communities import RULES
 from mmsbgen.sampler.diagnostics.verdict import Verdict, of_record
+from mmsbgen.scores.incidence import shared_members
 
 Record = dict[str, Any]
 
@@ -67,10 +68,6 @@ def _page(saved: SavedRun, graph: Graph | None, missing: str) -> HtmlPage:
     ]
     page.sections = with_distinct_names([section for section in sections if section is not None])
     return page
-
-
-def _some(*pictures: Picture | None) -> list[Picture]:
-    return [picture for picture in pictures if picture is not None]
 
 
 def _notices(record: Record, missing: str, graph: Graph | None) -> list[Notice]:
@@ -141,13 +138,13 @@ def _communities(saved: SavedRun, graph: Graph | None) -> Section:
     return Section(
         "Communities",
         f"Made by the rule {rule.get('name')} at {rule.get('threshold')}: {doc}." if rule else "",
-        _some(network.draw(saved, graph)),
+        some(network.draw(saved, graph)),
         [table] if rows else [],
     )
 
 
 def _sizes(saved: SavedRun) -> Section | None:
-    pictures = _some(community_pictures.sizes(saved), community_pictures.memberships(saved))
+    pictures = some(community_pictures.sizes(saved), community_pictures.memberships(saved))
     return Section("Sizes and memberships", "", pictures) if pictures else None
 
 
@@ -155,7 +152,7 @@ def _overlap(saved: SavedRun, graph: Graph | None) -> Section | None:
     count = min(network.MOST_COMMUNITIES, len(saved.cover.members))
     if count < 2:
         return None
-    shared = community_pictures.shared_members(saved.cover, count)
+    shared = shared_members(saved.cover.members[:count], saved.cover.n_vertices)
     between = links_between(saved.cover, graph.links, count) if graph is not None else None
     picture = community_pictures.overlaps(saved)
     upper = np.triu(np.ones_like(shared, bool), 1)
@@ -174,7 +171,7 @@ def _overlap(saved: SavedRun, graph: Graph | None) -> Section | None:
         if picture is not None
         else f"No two of the {min(count, community_pictures.SHOWN)} largest communities share one."
     )
-    return Section("Overlap", text, _some(picture), tables if rows else [])
+    return Section("Overlap", text, some(picture), tables if rows else [])
 
 
 def _convergence(record: Record) -> Section:
@@ -236,7 +233,7 @@ def _convergence(record: Record) -> Section:
         ]
         names = ("start", "sets", "its own log-likelihood", "after the trial", "AUC after the trial")
         tables.append(Table("Starts that were tried", names, starts, frozenset(range(1, 5))))
-    return Section("Convergence", "", _some(trace_pictures.held_out(record), trace_pictures.health(record)), tables)
+    return Section("Convergence", "", some(trace_pictures.held_out(record), trace_pictures.health(record)), tables)
 
 
 def _link_probabilities(record: Record) -> Section | None:
@@ -249,7 +246,7 @@ def _link_probabilities(record: Record) -> Section | None:
             f"{_number(test['ece'], test['ece_error'], '.3f')} on average (expected calibration error, ECE), where a "
             f"perfect model would show {test['ece_by_chance']:.3f} with as few pairs."
         )
-    return Section("Link probabilities", text, _some(trace_pictures.reliability(record)))
+    return Section("Link probabilities", text, some(trace_pictures.reliability(record)))
 
 
 def _structure(verdict: Verdict) -> list[tuple[str, str]]:
@@ -308,11 +305,11 @@ def _time(record: Record) -> Section:
     ]
     columns = ("stage", "seconds", "of the run", "ms an iteration")
     tables = [Table("Seconds by stage", columns, rows, frozenset({1, 2, 3}))] if rows else []
-    return Section("Time", "" if seconds else "No stage was timed.", _some(trace_pictures.stages(record)), tables)
+    return Section("Time", "" if seconds else "No stage was timed.", some(trace_pictures.stages(record)), tables)
 
 
 def _kernels(record: Record) -> Section:
-    rows = [(one["kernel"], one["tier"], _pairs(one["config"]), one["reason"]) for one in record.get("kernels", [])]
+    rows = [(one["kernel"], one["tier"], pairs(one["config"]), one["reason"]) for one in record.get("kernels", [])]
     tiers: dict[str, int] = {}
     for row in rows:
         tiers[row[1]] = tiers.get(row[1], 0) + 1
@@ -345,9 +342,5 @@ def _settings(record: Record) -> Section:
 
 def _text(value: object) -> str:
     if isinstance(value, dict):
-        return _pairs(value)
+        return pairs(value)
     return "default" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _pairs(values: Mapping[str, object]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())

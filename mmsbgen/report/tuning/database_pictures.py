@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from mmsbgen.base.id_text import plain
+from mmsbgen.base.id_text import pairs, plain
 from mmsbgen.db.records.tuning_records import Key, RoofRecord, RunRecord, TrialRecord
 from mmsbgen.report.style import (
     COLOURS,
@@ -216,7 +216,7 @@ def reasons(trials: Sequence[TrialRecord]) -> list[Reason]:
             text,
             len(members),
             ", ".join(sorted({t.key.kernel.name for t in members})),
-            " ".join(f"{name}={value}" for name, value in members[0].config.items()),
+            pairs(members[0].config),
         )
         for (status, text), members in groups.items()
     ]

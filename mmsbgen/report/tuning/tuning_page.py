@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mmsbgen.base.id_text import plain
+from mmsbgen.base.id_text import pairs, plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
-from mmsbgen.report.style import Picture, drawing, times
+from mmsbgen.report.style import drawing, some, times
 from mmsbgen.report.tuning import axis_pictures, database_pictures, sweep_pictures
 from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable, device_label, problem_texts
 
@@ -65,10 +65,6 @@ def _page(bundle: Bundle, where: str, size: int | None, baseline: sweep_pictures
     return page
 
 
-def _some(*found: Picture | None) -> list[Picture]:
-    return [picture for picture in found if picture is not None]
-
-
 def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
     rows = []
     for device in sorted(devices, key=lambda d: (d.backend, d.label, d.driver)):
@@ -82,7 +78,7 @@ def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
     if problems := _problems(bundle):
         names = ("kernel", "parameter", "values that were measured")
         tables.append(Table("Problems by kernel", names, problems, folded=True))
-    return Section("Coverage", "", _some(database_pictures.coverage(bundle.trials)), tables)
+    return Section("Coverage", "", some(database_pictures.coverage(bundle.trials)), tables)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -120,7 +116,7 @@ def _best(cases: Sequence[Case]) -> Section | None:
         gain = "" if case.default_s is None else times(case.default_s / case.best_s)
         fraction = case.roof_fraction
         share = "" if fraction is None else "> 100 %" if fraction > 1 else f"{fraction:.0%}"
-        config = " ".join(f"{name}={value}" for name, value in case.best.config.items())
+        config = pairs(case.best.config)
         ends = (f"{case.best_s * 1e3:.4g}", share, gain, times(case.worst_s / case.best_s), f"{len(case.times):,}")
         rows.append((case.label, case.kernel.name, texts[id(case)], *ends, config))
     columns = ("device", "kernel", "problem", "time (ms)", "of roof", "default", "worst", "tried", "best configuration")
@@ -168,23 +164,19 @@ def _failures(bundle: Bundle) -> Section:
         tables.append(Table("Reasons", columns, rows, frozenset({2}), folded=len(rows) > 6))
     if bundle.quarantine:
         rows_of = [
-            (q.key.kernel.name, device_label(q.key.device), q.created_at[:19], _pairs(q.config), q.reason)
+            (q.key.kernel.name, device_label(q.key.device), q.created_at[:19], pairs(q.config), q.reason)
             for q in bundle.quarantine[:_ROWS]
         ]
         columns = ("kernel", "device", "when", "configuration", "reason")
         tables.append(Table("Quarantined configurations", columns, rows_of))
     ended = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in statuses.most_common())
     text = f"How trials ended: {ended}." if found else "No trial failed."
-    return Section("Failures", text, _some(database_pictures.failures(found, len(bundle.trials))), tables)
-
-
-def _pairs(values: object) -> str:
-    return " ".join(f"{name}={value}" for name, value in dict(values).items())  # type: ignore[call-overload]
+    return Section("Failures", text, some(database_pictures.failures(found, len(bundle.trials))), tables)
 
 
 def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
     series = database_pictures.history_of(bundle.trials, bundle.runs)
-    found = _some(database_pictures.history(series), axis_pictures.measured_over_time(cases))
+    found = some(database_pictures.history(series), axis_pictures.measured_over_time(cases))
     counts = Counter(trial.run for trial in bundle.trials)
     runs = sorted(bundle.runs, key=lambda run: run.started, reverse=True)
     rows = [_run_row(run, counts[run.uuid]) for run in runs[:_ROWS]]
@@ -199,4 +191,4 @@ def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
 
 def _run_row(run: RunRecord, trials: int) -> tuple[str, ...]:
     moments = [(text or "")[:19].replace("T", " ") for text in (run.started, run.finished)]
-    return (*moments, run.status, run.strategy, _pairs(run.budget), f"{trials:,}", str(run.seed))
+    return (*moments, run.status, run.strategy, pairs(run.budget), f"{trials:,}", str(run.seed))

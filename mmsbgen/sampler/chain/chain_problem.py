@@ -13,7 +13,6 @@ from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.sparse.sparse_sizes import DEGREE, nearest_degree
 from mmsbgen.graph import Graph, Split, as_graph, split
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.sampler.minibatch.strategies import strategy
 from mmsbgen.sampler.options.options import Options
 
 
@@ -104,7 +103,6 @@ def problem_of_graph(source: Any, options: Options, device: str | None = None) -
 
     Raises :class:`InputError` for an invalid graph or an unavailable device.
     """
-    strategy(options.mini_batch)
     info = select_device(device, *discover())
     return problem_of(split_of(as_graph(source), options), options, info)
 

@@ -16,7 +16,7 @@ from mmsbgen.sampler.minibatch.drawn_ahead import rounds
 from mmsbgen.sampler.minibatch.partners import OwnPartners, Partners, StarSharedPartners
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.posterior.draws import DrawRecorder
-from mmsbgen.sampler.state import buffers, memory_needs
+from mmsbgen.sampler.state import arrays, buffers, memory_needs
 from mmsbgen.sampler.state.device_state import State, StateShape
 
 
@@ -65,7 +65,7 @@ class Plan:
         self.specs += (
             buffers.explained_specs(split.n_training_links, self.shape) if options.refines or options.sparse else []
         )
-        on_device = self.shape.bytes(options.keeps_mean, options.keeps_spread) | buffers.bytes_by_purpose(self.specs)
+        on_device = arrays.bytes_by_purpose(self.shape.arrays(options.keeps_mean, options.keeps_spread) + self.specs)
         self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes(results))
 
     def require(self, used: int = 0) -> str:

@@ -20,7 +20,7 @@ from mmsbgen.sampler.chain.chain_kernels import chosen
 from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
 from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars
 from mmsbgen.sampler.chain.plan import Plan
-from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches, HostBatches
+from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches, PairBatches
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, THETA_DRAWN
 from mmsbgen.sampler.minibatch.drawn_ahead import DrawnAhead
 from mmsbgen.sampler.minibatch.partners import OwnPartners
@@ -30,7 +30,7 @@ from mmsbgen.sampler.options.schedule import FOLLOWING_SWEEPS, SAMPLE_STEP
 from mmsbgen.sampler.posterior.draws import DrawRecorder
 from mmsbgen.sampler.ranks.sharing import SharedSweeps, Team
 from mmsbgen.sampler.starts.start_methods import Start, first_theta
-from mmsbgen.sampler.state import buffers
+from mmsbgen.sampler.state import arrays, buffers
 from mmsbgen.sampler.state.chain_state import ChainState
 from mmsbgen.sampler.state.device_state import State
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -102,7 +102,7 @@ class Sampler:
             else State(self.device, self.shape, options.keeps_mean, options.keeps_spread)
         )
         try:
-            placed, held_out = buffers.place(self.device, plan.specs)
+            placed, held_out = arrays.place(self.device, plan.specs)
             scalars = RunScalars.of(plan)._asdict() | buffers.edge_set_scalars(plan.links, plan.held)
             self.values = self.state.buffers | placed | scalars
             self._at_step = dict(self.values)
@@ -197,7 +197,7 @@ class Sampler:
         if self.sweeps is not None:
             return BlockBatches(self.sweeps, partners, device, values)
         if self.strategy.stars is None:
-            return HostBatches(self.strategy, self.sources, partners, device, values, real)
+            return PairBatches(self.sources, partners, device, values, real)
         return DrawnAhead(self.strategy.stars, self.sources, partners, device, values, self.max_vertices, rounds, real)
 
     def _loop(self, asked: bool | None) -> Loop | None:
@@ -225,7 +225,7 @@ class Sampler:
         if self.shared is not None:
             self.shared.close()
         self.state.release()
-        buffers.release([*self.values.values(), *self.held_values.values()])
+        arrays.release([*self.values.values(), *self.held_values.values()])
 
     # The chain -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmsbgen.sampler.minibatch.partners import Launch
-from mmsbgen.sampler.state.buffers import Spec
+from mmsbgen.sampler.state.arrays import Spec
 
 
 class AllPartners:

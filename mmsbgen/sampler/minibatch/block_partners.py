@@ -15,7 +15,7 @@ from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.graph import Split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.minibatch.partners import Launch, half_wide, held_adjacency
-from mmsbgen.sampler.state.buffers import Spec
+from mmsbgen.sampler.state.arrays import Spec
 from mmsbgen.sampler.state.device_state import StateShape
 
 #: The kernel that completes rows, without noise and with the noise of sampling sweeps.
@@ -37,21 +37,13 @@ class BlockSharedPartners:
     """Partners shared by the vertices of a block."""
 
     in_place = False
+    bytes_each = 0
 
     def __init__(self, split: Split, shape: StateShape, problem: Problem) -> None:
         self._split, self._shape, self._problem = split, shape, problem
         half = problem["products"] == "half"
         self._products = tuple(spec.name for spec in tensor_kernels.KERNELS) if half else ("block_shared",)
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """Kernels that draw partners, multiply (in single precision or on tensor cores) and complete rows."""
-        return ("shared_partners", *self._products, LINKS)
-
-    @property
-    def bytes_each(self) -> int:
-        """0: nothing is drawn in advance."""
-        return 0
+        self.kernels = ("shared_partners", *self._products, LINKS)
 
     def specs(self, rounds: int) -> list[Spec]:
         """The arrays of shared partners, which replace partner lists and edge sets."""

@@ -50,12 +50,6 @@ class Sweeps:
         there = places < self.n_vertices
         return self._by_degree[places[there]], np.concatenate([[0], np.cumsum(there.sum(axis=1))])
 
-    def block(self, iteration: int) -> npt.NDArray[np.uint32]:
-        """The vertices of an iteration; iterations count from 1."""
-        sweep, part = divmod(iteration - 1, self.per_sweep)
-        order, starts = self.order(sweep)
-        return order[starts[part] : starts[part + 1]]
-
     def place(self, iteration: int, device: Device, vertices: Any) -> tuple[int, int]:
         """Start of an iteration's vertices in the device array ``vertices`` ``[N]``, and their number.
 

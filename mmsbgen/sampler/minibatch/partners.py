@@ -19,7 +19,7 @@ from mmsbgen.families.mmsb.stars import star_tensor
 from mmsbgen.families.mmsb.stars.star_shared import LABELS
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.sampler.state.buffers import Spec, content
+from mmsbgen.sampler.state.arrays import Spec, content
 from mmsbgen.sampler.state.device_state import StateShape
 
 Launch = Callable[[str, str, int, dict[str, Any]], Event]
@@ -64,11 +64,7 @@ class OwnPartners:
 
     def __init__(self, links: EdgeSet, held: EdgeSet, shape: StateShape, n: int) -> None:
         self._sets, self._listed, self._real = (links, held), shape.spare_rows * n, shape.real
-
-    @property
-    def bytes_each(self) -> int:
-        """Bytes of the partner lists of an iteration."""
-        return self._listed * (4 + self._real.itemsize)
+        self.bytes_each = self._listed * (4 + self._real.itemsize)
 
     def specs(self, rounds: int) -> list[Spec]:
         """Edge sets and partner lists."""
@@ -96,13 +92,9 @@ class StarSharedPartners:
         self._drawn = ("draw_shared", star_tensor.AHEAD.name) if half else ("draw_shared",)
         products = tuple(spec.name for spec in star_tensor.KERNELS) if half else ("star_shared",)
         self._update = (*products, "star_rows")
+        self.kernels = (*self._drawn, *self._update)
         # The last kernel reads rows of other vertices of the mini-batch only if links have their own stratum.
         self.in_place = problem["partners"] == LABELS
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """Kernels that draw partners, multiply and complete rows."""
-        return (*self._drawn, *self._update)
 
     @property
     def bytes_each(self) -> int:

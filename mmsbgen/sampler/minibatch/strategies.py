@@ -1,7 +1,8 @@
 """Mini-batches: which vertices are updated and which weighted pairs inform theta.
 
 Strategies are registered by name.  Each gives weights whose expectation over the draw is exactly one for every
-pair that is not held out (derivation: docs/statistics.md).  Draws are counter-based: they depend on the seed and
+pair that is not held out (derivation: docs/statistics.md).  Random pairs are drawn here; of stars the centres and
+weights are, and blocks have no pairs.  Draws are counter-based: they depend on the seed and
 the iteration alone.
 """
 
@@ -9,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.families.mmsb.numbers import partner_rule
 from mmsbgen.families.mmsb.numbers.counter_random import below
 from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 from mmsbgen.graph import EdgeSet, Split
@@ -24,18 +23,16 @@ from mmsbgen.sampler.options.options import Options
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-_NO_INTS: Ints = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class MiniBatch:
-    """One mini-batch.
+    """A mini-batch of random pairs.
 
     ``vertices`` ``[M]`` are distinct; ``pairs_a`` and ``pairs_b`` ``[P]`` are the ends of pairs.  ``weights`` ``[P]``
-    are inverse probabilities, negative for non-links, 0 for pairs that must not count.  An empty batch is a no-op.
+    are inverse probabilities, negative for non-links, 0 for pairs that must not count.
     """
 
-    kind: str
     vertices: Ints
     pairs_a: Ints
     pairs_b: Ints
@@ -56,11 +53,6 @@ class Sources:
         """N."""
         return self.split.graph.n_vertices
 
-    def eligible(self, vertex: int) -> int:
-        """Number of non-links of a vertex that may be drawn: all other vertices minus its links and held-out pairs."""
-        degree = self.split.training_adjacency.row(vertex).size
-        return self.n_vertices - 1 - degree - int(self.split.held_out_degree[vertex])
-
     def nonlink_factor(self) -> float:
         """Factor of the weights of non-links: 1, or with ``balanced`` the ratio of eligible links to non-links.
 
@@ -72,32 +64,13 @@ class Sources:
         return links / max(1.0, self.n_vertices * (self.n_vertices - 1) / 2 - links - held)
 
 
-class Strategy(Protocol):
-    """Draws the mini-batch of an iteration."""
-
-    def __call__(self, sources: Sources, iteration: int) -> MiniBatch:
-        """The mini-batch of ``iteration``; it depends on the seed and the iteration only."""
-
-
 @dataclass(frozen=True)
 class Registered:
-    """A strategy and its largest sizes; ``stars`` is set if the device can draw it in advance."""
+    """The largest sizes of a strategy; ``stars`` is set if the device can draw it in advance."""
 
-    draw: Strategy
-    doc: str
     max_vertices: Callable[[Sources], int]
     max_pairs: Callable[[Sources], int]
     stars: Callable[[Sources, int, int], Stars] | None = None
-
-
-STRATEGIES: dict[str, Registered] = {}
-
-
-def strategy(name: str) -> Registered:
-    """The strategy called ``name``; raises :class:`InputError`, with all names, if it is unknown."""
-    if name not in STRATEGIES:
-        raise InputError(f"mini-batch {name!r} is not one of {', '.join(sorted(STRATEGIES))}")
-    return STRATEGIES[name]
 
 
 @dataclass(frozen=True)
@@ -148,35 +121,6 @@ def random_node_non_link(sources: Sources, first: int, count: int) -> Stars:
     return _stars(sources, first, count, False)
 
 
-def _star(rule: Callable[[Sources, int, int], Stars]) -> Strategy:
-    """Draws a star's mini-batch on the host: the reference for the kernel ``draw_stars``."""
-
-    def draw(sources: Sources, iteration: int) -> MiniBatch:
-        stars = rule(sources, iteration, 1)
-        centre, size, weight = int(stars.centres[0]), int(stars.sizes[0]), float(stars.weights[0])
-        if not size:
-            return MiniBatch("link" if weight > 0 else "non-link", _NO_INTS, _NO_INTS, _NO_INTS, np.zeros(0))
-        if weight > 0:
-            others = sources.split.training_adjacency.row(centre).astype(np.int64)
-        else:
-            others = distinct_non_links(sources, centre, iteration)
-        vertices, pairs = np.concatenate([[centre], others]), np.full(others.size, centre)
-        return MiniBatch("link" if weight > 0 else "non-link", vertices, pairs, others, np.full(others.size, weight))
-
-    return draw
-
-
-def distinct_non_links(sources: Sources, vertex: int, iteration: int) -> Ints:
-    """Distinct eligible non-neighbours of ``vertex``: ``mini_batch_size`` of them, or all if there are fewer.
-
-    They are the first of a random permutation of all vertices that are neither linked nor held out nor ``vertex``.
-    """
-    n, wanted = sources.n_vertices, min(sources.options.size, sources.eligible(vertex))
-    adjacency, held = sources.split.training_adjacency, sources.split.held_out_adjacency
-    refused = {*adjacency.row(vertex).tolist(), *held.row(vertex).tolist()}
-    return partner_rule.distinct_non_links(vertex, n, refused, wanted, sources.options.seed, iteration)
-
-
 def random_pair(sources: Sources, iteration: int) -> MiniBatch:
     """Pairs drawn uniformly with replacement from all N(N-1)/2; held-out pairs get weight 0."""
     n, m, seed = sources.n_vertices, sources.options.size, sources.options.seed
@@ -185,19 +129,13 @@ def random_pair(sources: Sources, iteration: int) -> MiniBatch:
     b += b >= a
     weight = n * (n - 1) / 2 / m
     weights = _signed(sources, a, b, weight, -weight * sources.nonlink_factor())
-    return MiniBatch("random-pair", np.unique(np.concatenate([a, b])), a, b, weights)
+    return MiniBatch(np.unique(np.concatenate([a, b])), a, b, weights)
 
 
 def _signed(sources: Sources, a: Ints, b: Ints, link: float, non_link: float) -> Floats:
     signed = np.where(sources.links.contains(a, b), link, non_link)
     signed[sources.held.contains(a, b) | (a == b)] = 0.0
     return signed
-
-
-def block(sources: Sources, iteration: int) -> MiniBatch:
-    """A block of vertices; it has no pairs, as theta is informed by the vertices' links and shared partners."""
-    vertices = sweeps(sources).block(iteration).astype(np.int64)
-    return MiniBatch("block", vertices, _NO_INTS, _NO_INTS, np.zeros(0))
 
 
 def sweeps(sources: Sources) -> Sweeps:
@@ -214,38 +152,35 @@ def _largest_degree(sources: Sources) -> int:
     return int(degrees.max(initial=0))
 
 
-STRATEGIES |= {
+STRATEGIES: dict[str, Registered] = {
     "random-node": Registered(
-        _star(random_node),
-        "all links of a random vertex, or some of its non-links (the paper's stratified random node)",
         lambda s: 1 + max(_most_non_links(s), _largest_degree(s)),
         lambda s: max(_most_non_links(s), _largest_degree(s)),
         random_node,
     ),
     "random-node-link": Registered(
-        _star(random_node_link),
-        "all links of a random vertex",
         lambda s: 1 + _largest_degree(s),
         _largest_degree,
         random_node_link,
     ),
     "random-node-non-link": Registered(
-        _star(random_node_non_link),
-        "non-links of a random vertex",
         lambda s: 1 + _most_non_links(s),
         _most_non_links,
         random_node_non_link,
     ),
     "random-pair": Registered(
-        random_pair,
-        "pairs drawn uniformly",
         lambda s: min(2 * s.options.size, s.n_vertices),
         lambda s: s.options.size,
     ),
     "block": Registered(
-        block,
-        "a block of vertices with all their links and shared partners",
         lambda s: min(s.options.size, s.n_vertices),
         lambda s: 0,
     ),
 }
+
+
+def strategy(name: str) -> Registered:
+    """The strategy called ``name``; raises :class:`InputError`, with all names, if it is unknown."""
+    if name not in STRATEGIES:
+        raise InputError(f"mini-batch {name!r} is not one of {', '.join(sorted(STRATEGIES))}")
+    return STRATEGIES[name]

@@ -16,12 +16,7 @@ from mmsbgen.sampler.options.schedule import BLOCK_SCHEDULE, STAR_SCHEDULE, Sche
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
-NONLINK_WEIGHTS = ("exact", "balanced")
-STARTS = ("auto", "communities", "ego", "random")
 MINI_BATCHES = ("block", "random-node", "random-node-link", "random-node-non-link", "random-pair")
-DTYPES = ("float32", "float64")
-PRODUCTS = ("single", "half")
-ROWS = ("dense", "sparse")
 #: Fewest communities of a run that keeps sparse rows by default.
 FEWEST_SPARSE = 256
 
@@ -90,7 +85,7 @@ class Options:
         "Products with shared partners: single, or half on tensor cores. Default: half for blocks in float32 where the "
         "device has tensor cores.",
         "advanced",
-        choices=PRODUCTS,
+        choices=("single", "half"),
     )
     step: str = option("split", "How a step keeps memberships positive.", choices=STEPS)
     noise: bool | None = option(
@@ -110,12 +105,12 @@ class Options:
         "communities (Leiden), ego (nets of low conductance), random, or auto: the best of them after a trial. "
         "Default: auto; random for stars.",
         "advanced",
-        choices=STARTS,
+        choices=("auto", "communities", "ego", "random"),
     )
     nonlink_weight: str = option(
         "exact",
         "Weight of non-links: exact, or balanced as the published programs do.",
-        choices=NONLINK_WEIGHTS,
+        choices=("exact", "balanced"),
         group="Model",
     )
     alpha: float | None = option(None, "Concentration of the memberships; 1/K by default.", above=0, group="Model")
@@ -149,7 +144,7 @@ class Options:
         most=2**32,
     )
     average: bool = option(False, "Average pi after the optimum, or over half of -n: one more state.")
-    dtype: str = option("float32", "Type of the state.", choices=DTYPES)
+    dtype: str = option("float32", "Type of the state.", choices=("float32", "float64"))
     storage: str = option(
         STORAGES[0],
         "Type of stored rows of pi: float32 stands for --dtype; bfloat16 and float16 are for stars, and rounded "
@@ -162,7 +157,7 @@ class Options:
         "Rows of pi: dense, or sparse with their largest entries only, for many communities. Default: sparse from "
         "K = 256 on where blocks optimise in float32.",
         "advanced",
-        choices=ROWS,
+        choices=("dense", "sparse"),
     )
     entries: int = option(ENTRIES, "Entries that a sparse row keeps: 8, 16, 32 or 64.", least=8, most=64)
     validation: float | None = option(

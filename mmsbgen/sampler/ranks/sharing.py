@@ -27,8 +27,6 @@ from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.sampler.state.stage_clock import MOST_EVENTS
 
-__all__ = ["SharedSweeps", "SweepTimes", "SweptRange", "Team"]
-
 #: Arrays that all ranks get when rank 0 has changed the rows, those that they get before each sweep and after it.
 CHANGED = ("communities", "values", "row_sums")
 EACH_SWEEP = ("totals", "beta")

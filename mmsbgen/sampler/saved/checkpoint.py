@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends.base import Buffer, Device, DeviceInfo
-from mmsbgen.base.atomic_files import published_archive, readable_archive, stored_arrays
+from mmsbgen.base.atomic_files import array_header, published_archive, readable_archive, stored_arrays
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import versions
@@ -135,7 +135,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
 
     n, k = shape.n_vertices, shape.k
     with published_archive(path) as archive:
-        archive.add("meta", np.frombuffer(json.dumps(meta).encode(), np.uint8))
+        archive.add_json("meta", meta)
         archive.add("theta", device.download(sampler.values["theta"])[:, :k])
         archive.add("beta", device.download(sampler.values["beta"])[:k])
         archive.add("row_sums", sampler.row_sums().astype(shape.real))
@@ -304,9 +304,7 @@ def _restore_rows(
     """Stream ``name.npy`` from the archive, ``check`` its rows and pass them, padded, to ``write``."""
     shape = sampler.shape
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
-        version = np.lib.format.read_magic(member)
-        read = np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0
-        found, _, dtype = read(member)
+        found, _, dtype = array_header(member)
         if found != (shape.n_vertices, shape.k) or dtype != wanted:
             raise ValueError(f"its {name} is {found} {dtype}, this run needs {(shape.n_vertices, shape.k)} {wanted}")
         for first, stop in sampler.state_chunks():

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from mmsbgen.base.atomic_files import array_header
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.families.mmsb.numbers.storage import storage_named
@@ -133,9 +134,7 @@ def mapped(path: Path, name: str) -> Array:
     with zipfile.ZipFile(path) as archive:
         member = archive.getinfo(f"{name}.npy")
         with archive.open(member) as file:
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_2_0 if version >= (2, 0) else np.lib.format.read_array_header_1_0
-            shape, fortran, dtype = read(file)
+            shape, fortran, dtype = array_header(file)
             header = file.tell()
     if member.compress_type != zipfile.ZIP_STORED or fortran or dtype.hasobject:
         raise ValueError(f"{name} of {path} is compressed or no plain array")

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.backends.base import Buffer, Device
+from mmsbgen.backends.base import Device
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import STORAGES, Storage, storage_named
 from mmsbgen.families.mmsb.sparse.sparse_sizes import floor_of, table_groups
 from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.state.arrays import Spec, content, place, release
 
 #: Most rows copied from or to the device at a time.
 CHUNK_ROWS = 16384
@@ -69,24 +70,34 @@ class StateShape:
         """Tables of candidates of a sweep over sparse rows."""
         return table_groups(self.k, self.real.itemsize)
 
-    def bytes(self, mean: bool = False, spread: bool = False) -> dict[str, int]:
-        """Bytes of the state's arrays by name, with those of the posterior's ``mean`` and ``spread``."""
-        size = self.real.itemsize
+    def arrays(self, mean: bool = False, spread: bool = False) -> list[Spec]:
+        """The state's arrays, with those of the posterior's ``mean`` and ``spread``."""
+        n, row, real = self.n_vertices, self.row, self.real
+        model = [Spec("theta", "theta and beta", (2, row), real), Spec("beta", "theta and beta", (row,), real)]
         if self.entries:
-            return {
-                "pi": 2 * self.n_vertices * self.entries * (4 + size),
-                "row sums": self.n_vertices * size,
-                "candidates": self.tables * (self.k * (4 + 4 * size) + 4),
-                "theta and beta": self.row * (4 * size + 24),
-            }
-        needed = {
-            "pi": self.slots * self.row * self.stored.dtype.itemsize,
-            "row sums": self.slots * size,
-            "slots": 4 * self.slots,
-            "theta and beta": 3 * self.row * size,
-        }
-        moments = {"posterior mean": mean, "posterior deviations": spread}
-        return needed | {name: self.n_vertices * self.row * size for name, kept in moments.items() if kept}
+            rows, groups = (n, self.entries), self.tables
+            return [
+                Spec("communities", "pi", rows, np.uint32),
+                Spec("new_communities", "pi", rows, np.uint32),
+                Spec("values", "pi", rows, real),
+                Spec("new_values", "pi", rows, real),
+                Spec("row_sums", "row sums", (n,), real),
+                Spec("tables", "candidates", (groups, self.k, 4), real),
+                Spec("used_lists", "candidates", (groups, self.k), np.uint32),
+                Spec("table_locks", "candidates", (groups,), np.uint32),
+                Spec("totals", "theta and beta", (row,), real),
+                Spec("fixed_sums", "theta and beta", (3, row), np.uint64),
+                *model,
+            ]
+        return [
+            Spec("pi", "pi", (self.slots, row), self.stored.dtype),
+            Spec("row_sums", "row sums", (self.slots,), real),
+            Spec("slots", "slots", (n,), np.uint32),
+            content("spares", "slots", np.arange(n, self.slots, dtype=np.uint32)),
+            *model,
+            *([Spec("mean", "posterior mean", (n, row), real)] if mean else []),
+            *([Spec("squares", "posterior deviations", (n, row), real)] if spread else []),
+        ]
 
 
 class State:
@@ -98,26 +109,11 @@ class State:
     def __init__(self, device: Device, shape: StateShape, mean: bool = False, spread: bool = False) -> None:
         self.device = device
         self.shape = shape
-        real = shape.real
-        self.buffers: dict[str, Buffer] = {}
-        try:
-            self.buffers["pi"] = device.alloc((shape.slots, shape.row), shape.stored.dtype)
-            self.buffers["row_sums"] = device.alloc(shape.slots, real)
-            self.buffers["slots"] = device.alloc(shape.n_vertices, np.uint32)
-            spares = np.arange(shape.n_vertices, shape.slots, dtype=np.uint32)
-            self.buffers["spares"] = device.upload(spares)
-            self.buffers["theta"] = device.zeros((2, shape.row), real)
-            self.buffers["beta"] = device.zeros(shape.row, real)
-            for name in ("mean",) * mean + ("squares",) * spread:
-                self.buffers[name] = device.zeros((shape.n_vertices, shape.row), real)
-        except BaseException:
-            self.release()
-            raise
+        self.buffers, _ = place(device, shape.arrays(mean, spread))
 
     def release(self) -> None:
         """Release the device memory."""
-        for buffer in self.buffers.values():
-            buffer.release()
+        release(self.buffers.values())
 
     def theta(self) -> Array:
         """theta ``[2, K]`` in float64: non-link, link."""

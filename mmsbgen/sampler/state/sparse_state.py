@@ -26,28 +26,9 @@ class SparseState(State):
     """Device buffers of a state with sparse rows; ``buffers`` maps kernel argument names to them."""
 
     def __init__(self, device: Device, shape: StateShape) -> None:
-        self.device = device
-        self.shape = shape
-        self.buffers = {}
+        super().__init__(device, shape)
         self.changed = True
         """Whether rows were written since the last sweep; ranks that share sweeps then need them."""
-        n, r, k, real, groups = shape.n_vertices, shape.entries, shape.k, shape.real, shape.tables
-        try:
-            for name in ("communities", "new_communities"):
-                self.buffers[name] = device.alloc((n, r), np.uint32)
-            for name in ("values", "new_values"):
-                self.buffers[name] = device.alloc((n, r), real)
-            self.buffers["row_sums"] = device.alloc(n, real)
-            self.buffers["totals"] = device.zeros(shape.row, real)
-            self.buffers["tables"] = device.zeros((groups, k, 4), real)
-            self.buffers["used_lists"] = device.alloc((groups, k), np.uint32)
-            self.buffers["table_locks"] = device.zeros(groups, np.uint32)
-            self.buffers["fixed_sums"] = device.zeros((3, shape.row), np.uint64)
-            self.buffers["theta"] = device.zeros((2, shape.row), real)
-            self.buffers["beta"] = device.zeros(shape.row, real)
-        except BaseException:
-            self.release()
-            raise
 
     def exchange(self, *users: dict[str, Any]) -> None:
         """Make the new rows the rows, here and in the kernel arguments ``users``."""

@@ -73,7 +73,7 @@ async def source(
     found = family_named(family)
     spec = found.kernel(kernel)
     values = found.problem(**pairs(problem))
-    given = {name: _axis_value(spec, name, text) for name, text in pairs(axis).items()}
+    given = {name: parse_value(spec, name, text) for name, text in pairs(axis).items()}
     core = context_of(request)
     selected, config = "default", None
     if device is not None:
@@ -124,13 +124,6 @@ def _traits(dialect: Dialect) -> Traits:
     """Traits of a GPU for CUDA and of a CPU for OpenCL, the defaults of ``mmsbgen render``."""
     lanes = 32 if dialect == "cuda" else 0
     return Traits(dialect, "gpu" if dialect == "cuda" else "cpu", sub_group_size=lanes)
-
-
-def _axis_value(spec: KernelSpec, name: str, text: str) -> Value:
-    axes = {axis.name: axis for axis in spec.space.axes}
-    if name not in axes:
-        raise InputError(f"{spec.name} has no axis {name!r}; it has {', '.join(axes)}")
-    return parse_value(axes[name], text)
 
 
 def _kernel(family: KernelFamily, spec: KernelSpec) -> kernel_models.KernelModel:

@@ -134,9 +134,3 @@ def upgrade() -> None:
         op.f("ix_trials_kernel_id_device_id_problem_id"), "trials", ["kernel_id", "device_id", "problem_id"]
     )
     op.create_index(op.f("ix_trials_run_id_config_digest"), "trials", ["run_id", "config_digest"])
-
-
-def downgrade() -> None:
-    """Drop all tables."""
-    for table in ("trials", "device_roofs", "tuning_runs", "toolchains", "problems", "kernels", "devices"):
-        op.drop_table(table)

@@ -39,8 +39,3 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_quarantine_kernel_id_device_id_problem_id"), "quarantine", ["kernel_id", "device_id", "problem_id"]
     )
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("quarantine")

@@ -67,9 +67,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_job_files")),
         sa.UniqueConstraint("job_id", "area", "name", "part", name=op.f("uq_job_files_job_id_area_name_part")),
     )
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    for table in ("job_files", "job_events", "jobs"):
-        op.drop_table(table)

@@ -50,9 +50,3 @@ def upgrade() -> None:
     """Create the views."""
     op.execute(_ALL)
     op.execute(_BEST)
-
-
-def downgrade() -> None:
-    """Drop the views."""
-    op.execute("DROP VIEW best_trials")
-    op.execute("DROP VIEW all_trials")

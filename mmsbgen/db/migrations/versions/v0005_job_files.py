@@ -61,7 +61,3 @@ def _move(connection: sa.Connection, jobs: Path, uuid: str, which: dict[str, obj
         file.flush()
         os.fsync(file.fileno())
     written.replace(folder / digest)
-
-
-def downgrade() -> None:
-    """Nothing: the files stay where they are."""

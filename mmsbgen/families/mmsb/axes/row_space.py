@@ -188,3 +188,15 @@ def row_variables(problem: Problem, config: Config, traits: Traits) -> dict[str,
         early_sum=False,
         lookahead=False,
     )
+
+
+def row_config(placement: str, team: str, width: int, block: int, rows: int) -> dict[str, Any]:
+    """A configuration of the axes that all these kernels have; teams of several work-items add up by shuffles."""
+    return {
+        "placement": placement,
+        "team": team,
+        "vector_width": width,
+        "block_size": block,
+        "rows_in_flight": rows,
+        "reduction": "none" if team == "item" else "shuffle",
+    }

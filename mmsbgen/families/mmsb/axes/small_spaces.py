@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, first_valid, stored_size
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, element_size, first_valid, stored_size
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.graph.edgeset import EdgeSet
 from mmsbgen.kernels.family import Argument
@@ -151,8 +151,3 @@ ITEMS_GPU = {"block_size": 128, "vector_width": 1}
 ITEMS_CPU = {"block_size": 64, "vector_width": 1}
 
 SCALAR_SPACE = Space((BLOCK_SIZE,), COMMON)
-
-
-def scalar(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    """Template variables of kernels of independent work-items."""
-    return common(problem, config, traits)

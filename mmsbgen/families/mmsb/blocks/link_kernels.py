@@ -17,6 +17,7 @@ from mmsbgen.families.mmsb.axes.common_axes import (
     launch_teams,
     row_vectors,
 )
+from mmsbgen.families.mmsb.axes.row_space import row_config
 from mmsbgen.families.mmsb.axes.small_spaces import (
     BETA,
     CLIP_COUNTS,
@@ -123,17 +124,7 @@ def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[s
 def _links_config(
     placement: str, team: str, width: int, block: int, rows: int, counts: str = "global", lookahead: bool = False
 ) -> dict[str, Any]:
-    reduction = "none" if team == "item" else "shuffle"
-    return {
-        "placement": placement,
-        "team": team,
-        "vector_width": width,
-        "block_size": block,
-        "rows_in_flight": rows,
-        "reduction": reduction,
-        "counts": counts,
-        "lookahead": lookahead,
-    }
+    return row_config(placement, team, width, block, rows) | {"counts": counts, "lookahead": lookahead}
 
 
 #: Defaults on CPUs for long and short rows, measured on com-DBLP.  _LONG_ROWS is within 3 to 4 % of the fastest of 34

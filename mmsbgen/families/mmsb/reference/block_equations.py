@@ -40,7 +40,6 @@ def shared_sum(
     weights: Floats,
     delta: float = DELTA,
     u: float = 0.0,
-    factors: tuple[float, float] = (0.0, 0.0),
     linked: Bools | None = None,
 ) -> tuple[Floats, Floats]:
     """acc_k = sum_b c_b pi_bk over non-links, c_b = -weight_b / (1 - delta - d_b): ``[..., K]``, and its error bound.
@@ -52,37 +51,21 @@ def shared_sum(
         weights: ``[..., n]``, not negative; 0 for pairs that do not count.
         delta: probability of a link across communities.
         u: unit roundoff of the arithmetic.
-        factors: unit roundoffs of the types of the rounded factors, of the dots and of the sums.
-        linked: ``[..., n]``, partners with c_b = weight_b / (delta + d_b) and unrounded dots; none by default.
+        linked: ``[..., n]``, partners with c_b = weight_b / (delta + d_b); none by default.
     """
     linked = np.zeros(weights.shape, bool) if linked is None else linked
     w = own * (beta - delta)
     dots = w @ rows.T
     z = np.maximum(np.where(linked, delta + dots, (1.0 - delta) - dots), Z_FLOOR)
     scale = weights / z
-    rounded = np.where(linked, 0.0, 2 * factors[0])
-    dots_error = (u * (8 + 2 * np.sqrt(own.shape[-1])) + rounded) * (np.abs(w) @ rows.T)
+    dots_error = u * (8 + 2 * np.sqrt(own.shape[-1])) * (np.abs(w) @ rows.T)
     relative = (dots_error + 2 * u * np.where(linked, z, 1.0)) / z + 4 * u
-    chain = u * (8 + 2 * np.sqrt(max(1, weights.shape[-1]))) + 2 * factors[1]
+    chain = u * (8 + 2 * np.sqrt(max(1, weights.shape[-1])))
     return np.where(linked, scale, -scale) @ rows, (scale * (relative + chain)) @ rows
 
 
-def theta_counts(
-    own: Floats, beta: Floats, acc: Floats, rows: Floats, delta: float = DELTA, u: float = 0.0
-) -> tuple[Floats, Floats]:
-    """Counts for theta of a vertex's pairs, ``[2, K]`` (non-links, links), and the rounding error bound.
-
-    They sum the responsibilities rho of eq. (3.5) over its links with ``rows`` ``[d, K]``, and over its non-links as
-    (1 - beta_k) pi_ak (-acc_k), with ``acc`` ``[K]`` of :func:`shared_sum`.
-    """
-    counts, error = equations.theta_counts(np.broadcast_to(own, rows.shape), rows, beta, np.ones(len(rows)), delta, u)
-    error += 4 * u * counts
-    counts[0], error[0] = non_link_counts(own, beta, acc, u)
-    return counts, error
-
-
 def non_link_counts(own: Floats, beta: Floats, acc: Floats, u: float = 0.0) -> tuple[Floats, Floats]:
-    """The part of the non-links in :func:`theta_counts`, ``[..., K]``, and the rounding error bound."""
+    """Counts of a vertex's non-links for theta, (1 - beta_k) pi_ak (-acc_k), ``[..., K]``, and their error bound."""
     counts = (1.0 - beta) * own * -acc
     return counts, u * (own * np.abs(acc) + 10 * np.abs(counts))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from mmsbgen.families.mmsb.reference.workloads import (
     small,
     state_of,
 )
-from mmsbgen.kernels.family import Array, Units, Workload, all_units, at_turn
+from mmsbgen.kernels.family import Array, Judge, Repeats, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
 
 #: Ends from which that of a pair is chosen.
@@ -34,6 +34,26 @@ def pairs_of(problem: Problem, rng: np.random.Generator, count: int) -> dict[str
     a = rng.integers(0, problem.integer("N"), count)
     b = (a + rng.integers(1, max(2, problem.integer("N")), count)) % problem.integer("N")
     return {"pairs_a": a.astype(np.uint32), "pairs_b": b.astype(np.uint32)}
+
+
+def of_pairs(
+    problem: Problem,
+    rng: np.random.Generator,
+    given: Given,
+    written: Sequence[str],
+    reference: Callable[[Given, Array], Judge],
+    repeats: Repeats | None = None,
+) -> Workload:
+    """A workload over random pairs: ``reference`` judges what is ``written`` for some of them, by the arguments."""
+    count = problem.integer("pairs")
+    arguments = {**given, **pairs_of(problem, rng, count), "n_pairs": np.uint32(count)}
+    rotations = [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)]
+    units = Units(
+        count,
+        lambda units: dict.fromkeys(written, units),
+        lambda units, turn: reference(at_turn(arguments, rotations, turn), units),
+    )
+    return Workload(arguments, count, all_units([units]), rotations, (units,), repeats=repeats)
 
 
 def _overlapping_pairs(problem: Problem, state: Given, rng: np.random.Generator, count: int) -> dict[str, Array]:
@@ -122,24 +142,17 @@ def perplexity_pairs(problem: Problem, seed: int) -> Workload:
     """Random pairs with a running sum that already holds one sample."""
     rng = np.random.default_rng(seed)
     k, count, dtype, u = problem.integer("K"), problem.integer("pairs"), real_type(problem), roundoff(problem)
-    state = state_of(problem, rng)
-    before = rng.uniform(0.0, 1.0, count)
-    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
-    arguments |= {
+    state, storage = state_of(problem, rng), storage_of(problem)
+    given = {name: state[name] for name in ("pi", "slots", "beta")} | {
         "probabilities": np.zeros(count),
         "published": np.zeros(count),
-        "sums": before,
-        "n_pairs": np.uint32(count),
+        "sums": rng.uniform(0.0, 1.0, count),
         "delta": dtype(DELTA),
     }
-
-    units = Units(
-        count,
-        lambda units: {"probabilities": units, "published": units, "sums": units},
-        lambda units, turn: verify.perplexity_pairs(arguments, units, k, u, storage_of(problem)),
+    written = ("probabilities", "published", "sums")
+    return of_pairs(
+        problem, rng, given, written, lambda at, units: verify.perplexity_pairs(at, units, k, u, storage), "continued"
     )
-    rotations = [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)]
-    return Workload(arguments, count, all_units([units]), rotations, (units,), repeats="continued")
 
 
 def perplexity_sum(problem: Problem, seed: int) -> Workload:

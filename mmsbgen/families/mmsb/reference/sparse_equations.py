@@ -116,11 +116,6 @@ def update(
     )
 
 
-def cut(phi: Floats, candidates: Ints, r: int) -> Ints:
-    """Indices of the ``r`` largest of ``phi``, largest first, ties by the smaller community."""
-    return np.lexsort((candidates, -phi))[:r]
-
-
 def finished(phi: Floats, k: int, step: SparseStep) -> tuple[Floats, float]:
     """The kept entries of pi and the new row sum, from the kept entries of ``phi``."""
     total, rest = float(phi.sum()), k - phi.size

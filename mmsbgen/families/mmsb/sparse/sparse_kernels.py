@@ -27,7 +27,6 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     SCALAR_SPACE,
     STEP,
     defaults,
-    scalar,
 )
 from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, table_groups
@@ -267,7 +266,7 @@ def _items(
         space=SCALAR_SPACE,
         default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
         variables=lambda problem, config, traits: (
-            scalar(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
+            common(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
         ),
         launch=lambda problem, config, count, traits: launch_items(problem, config, count * each(problem), traits),
         traffic=traffic,

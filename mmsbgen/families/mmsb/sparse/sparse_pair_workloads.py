@@ -9,12 +9,11 @@ import numpy as np
 
 from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
-from mmsbgen.families.mmsb.reference import workloads
-from mmsbgen.families.mmsb.reference.pair_workloads import pairs_of
+from mmsbgen.families.mmsb.reference.pair_workloads import of_pairs
 from mmsbgen.families.mmsb.reference.workloads import real_type, roundoff
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import graph_of, rows_of
-from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
+from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -22,13 +21,6 @@ from mmsbgen.kernels.space import Config
 _PLACES = 5
 Given = Mapping[str, Any]
 Got = Mapping[str, Array]
-
-
-def _pairs(problem: Problem, seed: int, more: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Array]]]:
-    rng = np.random.default_rng(seed)
-    count = problem.integer("pairs")
-    given = rows_of(problem, rng)[0] | pairs_of(problem, rng, count) | {"n_pairs": np.uint32(count)} | dict(more)
-    return given, [pairs_of(problem, rng, count) for _ in range(workloads.ROTATIONS - 1)]
 
 
 def _at(given: Given, units: Array) -> dict[str, Any]:
@@ -57,34 +49,32 @@ def _shares(given: Given, k: int, u: float, r: int) -> tuple[Array, Array]:
 
 def sparse_pairs(problem: Problem, seed: int) -> Workload:
     """Random pairs with a running sum that already holds one sample."""
+    rng = np.random.default_rng(seed)
     count, k, u = problem.integer("pairs"), problem.integer("K"), roundoff(problem)
-    before = np.random.default_rng(seed + 1).uniform(0.0, 1.0, count)
-    arrays = {"probabilities": np.zeros(count), "published": np.zeros(count), "sums": before}
-    given, rotations = _pairs(problem, seed, arrays)
+    arrays = {"probabilities": np.zeros(count), "published": np.zeros(count), "sums": rng.uniform(0.0, 1.0, count)}
 
-    def reference(units: Array, turn: int) -> Judge:
+    def reference(given: Given, units: Array) -> Judge:
         both, parts, _ = _of_pairs(_at(given, units), k)
         dot, delta = parts.sum(axis=1), float(given["delta"])
         p = dot + delta * (1.0 - both.sum(axis=1))
-        error, sums = u * (8 + 2 * entries_of(problem)) * (dot + delta), before[units] + p
+        error, sums = u * (8 + 2 * entries_of(problem)) * (dot + delta), given["sums"][units] + p
         return lambda got, config: (
             Expected(p, error).errors(got["probabilities"])
             or Expected(dot, error).errors(got["published"])
             or Expected(sums, error + 1e-15).errors(got["sums"])
         )
 
-    units = Units(count, lambda units: {"probabilities": units, "published": units, "sums": units}, reference)
-    return Workload(given, count, all_units([units]), rotations, (units,), repeats="continued")
+    return of_pairs(problem, rng, rows_of(problem, rng)[0] | arrays, tuple(arrays), reference, "continued")
 
 
 def sparse_links(problem: Problem, seed: int) -> Workload:
     """Random pairs; the best community may be any whose share is within rounding of the largest."""
+    rng = np.random.default_rng(seed)
     count, k, u = problem.integer("pairs"), problem.integer("K"), roundoff(problem)
     arrays = {"best": np.full(count, k, np.uint32), "shares": np.zeros(count, real_type(problem))}
-    given, rotations = _pairs(problem, seed, arrays)
 
-    def reference(units: Array, turn: int) -> Judge:
-        shares, error = _shares(_at(at_turn(given, rotations, turn), units), k, u, entries_of(problem))
+    def reference(given: Given, units: Array) -> Judge:
+        shares, error = _shares(_at(given, units), k, u, entries_of(problem))
         largest, rows = (shares - error).max(axis=1), np.arange(units.size)
 
         def judge(got: Got, config: Config) -> str | None:
@@ -97,26 +87,26 @@ def sparse_links(problem: Problem, seed: int) -> Workload:
 
         return judge
 
-    units = Units(count, lambda units: {"best": units, "shares": units}, reference)
-    return Workload(given, count, all_units([units]), rotations, (units,))
+    return of_pairs(problem, rng, rows_of(problem, rng)[0] | arrays, tuple(arrays), reference)
 
 
 def sparse_places(problem: Problem, seed: int) -> Workload:
     """Random pairs, and random communities of each, some of which neither row keeps."""
+    rng = np.random.default_rng(seed)
     count, k, u = problem.integer("pairs"), problem.integer("K"), roundoff(problem)
-    places = np.random.default_rng(seed + 1).integers(0, k, (count, _PLACES)).astype(np.uint32)
-    before = np.full((count, _PLACES), -1, real_type(problem))
-    arrays = {"places": places, "n_places": np.uint32(_PLACES), "explained": before}
-    given, rotations = _pairs(problem, seed, arrays)
+    arrays = {
+        "places": rng.integers(0, k, (count, _PLACES)).astype(np.uint32),
+        "n_places": np.uint32(_PLACES),
+        "explained": np.full((count, _PLACES), -1, real_type(problem)),
+    }
 
-    def reference(units: Array, turn: int) -> Judge:
-        shares, error = _shares(_at(at_turn(given, rotations, turn), units), k, u, entries_of(problem))
-        at = places[units].astype(np.int64)
+    def reference(given: Given, units: Array) -> Judge:
+        shares, error = _shares(_at(given, units), k, u, entries_of(problem))
+        at = given["places"][units].astype(np.int64)
         expected = Expected(np.take_along_axis(shares, at, axis=1), 2 * np.take_along_axis(error, at, axis=1) + 1e-30)
         return lambda got, config: expected.errors(got["explained"])
 
-    units = Units(count, lambda units: {"explained": units}, reference)
-    return Workload(given, count, all_units([units]), rotations, (units,))
+    return of_pairs(problem, rng, rows_of(problem, rng)[0] | arrays, ("explained",), reference)
 
 
 def sparse_shares(problem: Problem, seed: int) -> Workload:

@@ -7,15 +7,14 @@ import numpy as np
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import verify
-from mmsbgen.families.mmsb.reference.pair_workloads import pairs_of
+from mmsbgen.families.mmsb.reference.pair_workloads import of_pairs
 from mmsbgen.families.mmsb.reference.workloads import (
     DISTINCT_ROWS,
-    ROTATIONS,
     real_type,
     roundoff,
     state_of,
 )
-from mmsbgen.kernels.family import Units, Workload, all_units, at_turn
+from mmsbgen.kernels.family import Workload
 from mmsbgen.kernels.problem import Problem
 
 #: Requested communities per link.
@@ -34,21 +33,14 @@ def explain_links(problem: Problem, seed: int) -> Workload:
         coarse[:, k:] = 0.0
         state["pi"][tied] = storage.nearest(coarse)
         state["beta"][:k] = rng.choice([0.125, 0.25, 0.5, 0.9], k)
-    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
-    arguments |= {
+    given = {name: state[name] for name in ("pi", "slots", "beta")} | {
         "best": np.full(count, k, np.uint32),
         "shares": np.zeros(count, dtype),
-        "n_pairs": np.uint32(count),
         "delta": dtype(DELTA),
     }
-
-    rotations = [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)]
-    units = Units(
-        count,
-        lambda units: {"best": units, "shares": units},
-        lambda units, turn: verify.explain_links(at_turn(arguments, rotations, turn), units, k, u, storage),
+    return of_pairs(
+        problem, rng, given, ("best", "shares"), lambda at, units: verify.explain_links(at, units, k, u, storage)
     )
-    return Workload(arguments, count, all_units([units]), rotations, (units,))
 
 
 def explain_at(problem: Problem, seed: int) -> Workload:
@@ -56,19 +48,10 @@ def explain_at(problem: Problem, seed: int) -> Workload:
     rng = np.random.default_rng(seed)
     k, count, dtype, u = problem.integer("K"), problem.integer("pairs"), real_type(problem), roundoff(problem)
     state = state_of(problem.replace(storage="float32"), rng)
-    arguments = {name: state[name] for name in ("pi", "slots", "beta")} | pairs_of(problem, rng, count)
-    arguments |= {
+    given = {name: state[name] for name in ("pi", "slots", "beta")} | {
         "places": rng.integers(0, k, (count, _PLACES)).astype(np.uint32),
         "explained": np.full((count, _PLACES), -1, dtype),
-        "n_pairs": np.uint32(count),
         "n_places": np.uint32(_PLACES),
         "delta": dtype(DELTA),
     }
-
-    rotations = [pairs_of(problem, rng, count) for _ in range(ROTATIONS - 1)]
-    units = Units(
-        count,
-        lambda units: {"explained": units},
-        lambda units, turn: verify.explain_at(at_turn(arguments, rotations, turn), units, k, u),
-    )
-    return Workload(arguments, count, all_units([units]), rotations, (units,))
+    return of_pairs(problem, rng, given, ("explained",), lambda at, units: verify.explain_at(at, units, k, u))

@@ -25,6 +25,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     EVALUATED,
     FIRST_VERTEX,
     ITEMS_GPU,
+    LINKS,
     LISTED,
     N_PAIRS,
     N_VERTICES,
@@ -39,7 +40,6 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     defaults,
     edge_set,
     row_bytes,
-    scalar,
     stored_row_bytes,
 )
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
@@ -72,8 +72,7 @@ SAMPLE_PARTNERS = KernelSpec(
     arguments=(
         Argument("vertices", "u32", "in", "[R, stride] vertices of the mini-batches of R iterations"),
         Argument("sizes", "u32", "in", "[R] how many each has"),
-        Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
-        Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
+        *LINKS,
         *edge_set("link", "training links"),
         *edge_set("held", "held-out pairs"),
         Argument("partners", "u32", "out", "[R, stride, n] the partners"),
@@ -196,7 +195,7 @@ PERPLEXITY_SUM = KernelSpec(
     parameters=("pairs",),
     space=SUM_SPACE,
     default=defaults(SUM_SPACE, ITEMS_GPU, {"block_size": 16}),
-    variables=scalar,
+    variables=common,
     launch=_blocks,
     traffic=lambda p: 28 * p.integer("pairs"),
     flops=lambda p: 60 * p.integer("pairs"),

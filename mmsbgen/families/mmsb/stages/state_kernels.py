@@ -22,7 +22,6 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     defaults,
     edge_set,
     row_bytes,
-    scalar,
     stored_row_bytes,
 )
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
@@ -42,7 +41,7 @@ def _simple(
     traffic: Callable[[Problem], int],
     space: Space = SCALAR_SPACE,
     default: Chooser | None = None,
-    variables: Callable[[Problem, Config, Traits], dict[str, Any]] = scalar,
+    variables: Callable[[Problem, Config, Traits], dict[str, Any]] = common,
     modes: tuple[str, ...] = (),
 ) -> KernelSpec:
     """Declaration of a kernel of independent work-items; by default its block size is the only axis."""

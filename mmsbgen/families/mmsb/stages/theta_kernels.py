@@ -40,7 +40,6 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     config,
     defaults,
     row_bytes,
-    scalar,
     stored_row_bytes,
 )
 from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
@@ -283,7 +282,7 @@ UPDATE_BETA = KernelSpec(
     parameters=("K", "dtype"),
     space=SCALAR_SPACE,
     default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-    variables=scalar,
+    variables=common,
     launch=launch_items,
     traffic=lambda p: 3 * row_bytes(p),
     flops=lambda p: 2 * p.integer("K"),

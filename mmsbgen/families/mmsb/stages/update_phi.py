@@ -28,6 +28,7 @@ from mmsbgen.families.mmsb.axes.row_space import (
     PLACEMENT,
     ROWS_IN_FLIGHT,
     places,
+    row_config,
     row_variables,
     shared_bytes,
 )
@@ -111,16 +112,8 @@ def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any
 def _gpu(
     width: int, block: int, team: str, placement: str, reduction: str, rows: int = 2, prefetch: int = 0
 ) -> dict[str, Any]:
-    return {
-        "placement": placement,
-        "team": team,
-        "vector_width": width,
-        "block_size": block,
-        "rows_in_flight": rows,
-        "prefetch": prefetch,
-        "normalise": True,
-        "reduction": reduction,
-    }
+    shared = row_config(placement, team, width, block, rows)
+    return shared | {"prefetch": prefetch, "normalise": True, "reduction": reduction}
 
 
 _GPU_DEFAULTS = [

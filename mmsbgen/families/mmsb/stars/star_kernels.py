@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, element_size, local_memory
-from mmsbgen.families.mmsb.axes.small_spaces import RANDOM, STARS, defaults, edge_set, scalar
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, local_memory
+from mmsbgen.families.mmsb.axes.small_spaces import LINKS, RANDOM, STARS, defaults, edge_set
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
@@ -31,8 +31,7 @@ DRAW_STARS = KernelSpec(
         Argument("centres", "u32", "in", "[R] centre of each iteration's star"),
         Argument("sizes", "u32", "in", "[R] its vertices with the centre; 0 for none"),
         Argument("star_weights", "real", "in", "[R] weight of its pairs, negative for non-links"),
-        Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
-        Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
+        *LINKS,
         *edge_set("link", "training links"),
         *edge_set("held", "held-out pairs"),
         Argument("vertices", "u32", "out", "[R, stride] the centre, then the others"),
@@ -47,7 +46,7 @@ DRAW_STARS = KernelSpec(
     parameters=("N", "m", "dtype"),
     space=_SPACE,
     default=defaults(_SPACE, {"block_size": 512}, {"block_size": 1}),
-    variables=scalar,
+    variables=common,
     launch=_launch,
     traffic=lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + element_size(p) + 2 * 32),
     flops=lambda p: 0,

@@ -15,6 +15,7 @@ from mmsbgen.families.mmsb.axes.common_axes import (
     launch_teams,
     of_row,
 )
+from mmsbgen.families.mmsb.axes.row_space import row_config
 from mmsbgen.families.mmsb.axes.small_spaces import (
     BETA,
     CLIP_COUNTS,
@@ -65,33 +66,22 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
     return row_space.row_variables(problem, config, traits) | {"with_links": _with_links(problem), "early_sum": True}
 
 
-def _config(placement: str, team: str, width: int, block: int, rows: int) -> dict[str, Any]:
-    return {
-        "placement": placement,
-        "team": team,
-        "vector_width": width,
-        "block_size": block,
-        "rows_in_flight": rows,
-        "reduction": "none" if team == "item" else "shuffle",
-    }
-
-
 _ANYWHERE = [
-    _config("THREAD", "item", 16, 1, 2),
-    _config("THREAD", "item", 16, 1, 1),
-    _config("THREAD", "item", 4, 1, 1),
-    _config("GLOBAL", "item", 16, 1, 1),
-    _config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
-    _config("GLOBAL", "item", 4, 1, 1),
-    _config("GLOBAL", "item", 1, 1, 1),
+    row_config("THREAD", "item", 16, 1, 2),
+    row_config("THREAD", "item", 16, 1, 1),
+    row_config("THREAD", "item", 4, 1, 1),
+    row_config("GLOBAL", "item", 16, 1, 1),
+    row_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
+    row_config("GLOBAL", "item", 4, 1, 1),
+    row_config("GLOBAL", "item", 1, 1, 1),
 ]
-_GPU = [_config("RRR", "block", 4, block, rows) for block in (128, 64) for rows in (4, 2)]
+_GPU = [row_config("RRR", "block", 4, block, rows) for block in (128, 64) for rows in (4, 2)]
 #: First choice without links: a warp per row needs no barriers. It is used while a row fits in the warp's registers.
-_WARP_A_ROW = _config("RRR", "subgroup", 4, 128, 1)
+_WARP_A_ROW = row_config("RRR", "subgroup", 4, 128, 1)
 _LONGEST_OF_A_WARP = 1024
-_GPU += [_config("RRR", "block", 4, 64, 1), _config("RRR", "block", 4, 128, 1), _WARP_A_ROW]
-_GPU += [_config("SHARED", "block", 4, 64, 1), _config("GLOBAL", "block", 4, 256, 1)]
-_GPU += [_config("RRR", "block", 4, 32, rows) for rows in (2, 1)]
+_GPU += [row_config("RRR", "block", 4, 64, 1), row_config("RRR", "block", 4, 128, 1), _WARP_A_ROW]
+_GPU += [row_config("SHARED", "block", 4, 64, 1), row_config("GLOBAL", "block", 4, 256, 1)]
+_GPU += [row_config("RRR", "block", 4, 32, rows) for rows in (2, 1)]
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
