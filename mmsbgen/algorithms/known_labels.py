@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import INTEGER, is_number, plain, plural
-from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
+from mmsbgen.base.user_files import csv_rows, most_fields, need_memory, read_unpacked
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.graph.ids import ordered_ids
@@ -131,23 +130,24 @@ def _fields(line: str) -> list[str]:
 
 
 def _rows(file: Path) -> list[list[str]]:
-    """The fields of each line; commas or semicolons separate those of a .csv file."""
-    lines = _lines(file)
-    if ".csv" not in file.suffixes[-2:]:
-        return [_fields(line) for line in lines]
-    delimiter = "," if any("," in line for line in lines) else ";"
-    return [[field.strip() for field in row] for row in csv.reader(lines, delimiter=delimiter)]
+    """The fields of each line; those of a .csv or .tsv file may be quoted."""
+    if {".csv", ".tsv"} & {suffix.lower() for suffix in file.suffixes[-2:]}:
+        return csv_rows(_text(file), file)
+    return [_fields(line) for line in _lines(file)]
 
 
 def _lines(file: Path) -> list[str]:
     """The lines of a file, without blank ones and comments."""
+    return [line for line in _text(file).splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _text(file: Path) -> str:
     raw = read_unpacked(file)
     need_memory(file, _FIELD_BYTES * most_fields(raw))
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: byte {error.start} is no UTF-8 text; give a text file, plain or gzip") from None
-    return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _is_pair(fields: list[str]) -> bool:

@@ -6,6 +6,7 @@ objects are made of them.
 
 from __future__ import annotations
 
+import csv
 import errno
 import gzip
 import io
@@ -118,3 +119,20 @@ def need_memory(file: Path, size: int) -> None:
         raise InputError(
             f"{file} takes about {readable(size)} to read, and {source} leaves {readable(left)}: {_REMEDY}"
         )
+
+
+def csv_rows(text: str, file: Path) -> list[list[str]]:
+    """The fields of the rows of a table, which may be quoted, without blank rows and comments.
+
+    Tabs, semicolons or commas separate, of which the first row has some, or else blanks.  Raises InputError for a field
+    whose quotes are not closed.
+    """
+    lines = (line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    first = next(lines, "")
+    delimiter = next((mark for mark in "\t;," if mark in first), " ")
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise InputError(f"{file} is no table: {error}; close every quote, and double those within a field") from None
+    stripped = ([field.strip() for field in row] for row in rows)
+    return [row for row in stripped if any(row) and not row[0].startswith("#")]

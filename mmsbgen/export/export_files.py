@@ -38,7 +38,7 @@ def _csv(found: Clustering, path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
         writer.writerow(["id", *columns])
         for vertex, community, share in zip(*(c.tolist() for c in (vertices, *columns.values())), strict=True):
-            writer.writerow([names[vertex], community, share])
+            writer.writerow([names[vertex], community if found.names is None else found.names[community], share])
 
 
 def _parquet(found: Clustering, path: Path) -> None:

@@ -22,7 +22,7 @@ _LEAST = 1e-9
 class Affiliations(NamedTuple):
     """The memberships of vertices in communities ``[S]``, by vertex and then by share, largest first.
 
-    ``shares`` are the entries of pi, scaled to the sum 1 over the communities of a vertex.
+    ``shares`` are the entries of pi, scaled to the sum 1 over the communities of a vertex; of labels, as they are.
     """
 
     vertices: npt.NDArray[np.int64]
@@ -34,13 +34,14 @@ class Affiliations(NamedTuple):
 class Clustering:
     """Memberships, the cover computed from them by ``rule``, and the graph if available.
 
-    Community c of the cover is column c of the memberships.
+    Community c of the cover is column c of the memberships.  ``names`` are the labels that communities stand for.
     """
 
     memberships: Memberships
     cover: Cover
     graph: Graph | None = None
     rule: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<Clustering: {self.memberships!r}, {self.cover!r}>"
@@ -73,7 +74,8 @@ class Clustering:
         unstored = m.rest[vertices] / max(1, m.width - m.indices.shape[1])
         shares = np.where(stored.any(axis=1), (m.values[vertices] * stored).sum(axis=1), unstored)
         shares = shares.astype(np.float64).clip(min=_LEAST)
-        shares /= np.bincount(vertices, shares, len(m.indices))[vertices]
+        if self.names is None:
+            shares /= np.bincount(vertices, shares, len(m.indices))[vertices]
         order = np.lexsort((communities, -shares, vertices))
         return Affiliations(vertices[order], communities[order], shares[order])
 

@@ -64,7 +64,8 @@ def read_run(folder: Path, graph: Graph | None = None, top: int = 16) -> tuple[C
         members = read_members((folder / "communities.txt").read_bytes(), m.ids)
         if [len(one) for one in members] != sizes or not set(background) <= set(range(len(sizes))):
             raise ValueError("its communities are not those of run.json")
-    return Clustering(m, Cover(tuple(members), len(m.ids), tuple(background)), graph, rule), record
+    names = tuple(record["labels"]) if "labels" in record else None
+    return Clustering(m, Cover(tuple(members), len(m.ids), tuple(background)), graph, rule, names), record
 
 
 def _record(folder: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ _LOW = np.uint64(0xFFFF_FFFF)
 
 
 class GraphWarning(UserWarning):
-    """The input was read, but is probably not an undirected simple graph."""
+    """The input was read, but may not be an undirected simple graph."""
 
 
 def pack_pairs(first: NDArray[Any], second: NDArray[Any]) -> UInt64Array:
@@ -314,15 +314,22 @@ def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
         return distinct + low, place[offset]
     bits = values.size.bit_length()
     if span.bit_length() + bits < 64:
-        keys = np.sort(((values - low) << bits) | np.arange(values.size))
-        ascending, places = (keys >> bits) + low, keys & ((1 << bits) - 1)
+        ascending = values - low
+        ascending <<= bits
+        ascending |= np.arange(values.size)
+        ascending.sort()
+        places = ascending & ((1 << bits) - 1)
+        ascending >>= bits
+        ascending += low
     else:
         places = np.argsort(values)
         ascending = values[places]
     starts = np.concatenate([[True], ascending[1:] != ascending[:-1]])
+    distinct = ascending[starts]
+    del ascending
     index = np.empty(values.size, dtype=np.int64)
     index[places] = np.cumsum(starts) - 1
-    return ascending[starts], index
+    return distinct, index
 
 
 def string_ids(words: list[str]) -> NDArray[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -231,7 +230,7 @@ def opened_runtime(
     """
     place = default_place() if database is None else database
     given = dict(fixed or {}), dict(kept or {})
-    if database is None and isinstance(place, Path) and not os.path.lexists(place):
+    if database is None and isinstance(place, Path) and _is_absent(place):
         yield Runtime(device, family, Index(), *given)
         return
     # Imported here: SQLAlchemy takes half a second, and a chain is planned before any database is opened.
@@ -241,6 +240,17 @@ def opened_runtime(
         if database is not None and store.missing:
             on_missing(str(store.location))
         yield Runtime(device, family, Index(store), *given)
+
+
+def _is_absent(place: Path) -> bool:
+    """Whether there is no file, and no other reason why it cannot be read."""
+    try:
+        place.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def look_up(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
+from mmsbgen.base.user_files import csv_rows, most_fields, need_memory, read_unpacked
 
 _FORM = "a cover has one community a line: ids separated by tabs, or by spaces where no id has any"
 
@@ -25,7 +25,10 @@ _FORM = "a cover has one community a line: ids separated by tabs, or by spaces w
 _LIKE_A_TABLE = 3
 #: If a smaller share of the smaller cover's vertices is in the other cover, the two may be of different graphs.
 _FEW = 0.1
-_GATHER = "write the vertices of each label on a line (the page *Compare with known communities* shows how)"
+_GATHER = (
+    "give it as a .csv file, or write the vertices of each label on a line (the page *Compare with known communities* "
+    "shows how)"
+)
 
 #: Most bytes of memory for an id of a file while it is read, measured.
 _FIELD_BYTES = 110
@@ -77,8 +80,11 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
     to the end of the line; blank lines are skipped.  Duplicate communities and communities of one member are kept; an
     id repeated on a line is kept once.
 
-    A file in which every line has two ids may be an edge list or a table of vertices and labels.  It is read with a
-    :class:`CoverWarning`.
+    A .csv file has a row for each id and community, as ``mmsbgen convert`` writes it; further columns are ignored.  Its
+    first row is a header if no other row has the same community.
+
+    Another file in which every line has two ids may be an edge list or a table of vertices and labels.  It is read
+    with a :class:`CoverWarning`.
 
     Raises:
         InputError: the file cannot be read, is damaged, is not UTF-8 text, has no community, or has an id that begins
@@ -90,6 +96,8 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
 
 
 def _read(file: Path, told: Stage) -> list[list[str]]:
+    if ".csv" in [suffix.lower() for suffix in file.suffixes[-2:]]:
+        return _of_rows(file)
     communities = []
     pairs: list[tuple[str, str]] = []
     lines = _LINE_END.split(_text(file))
@@ -114,6 +122,22 @@ def _read(file: Path, told: Stage) -> list[list[str]]:
     if len(pairs) == len(communities) >= _LIKE_A_TABLE:
         _warn_of_a_table(file, pairs)
     return communities
+
+
+def _of_rows(file: Path) -> list[list[str]]:
+    """The communities of a table of ids and communities, in their order there."""
+    rows = csv_rows(_text(file), file)
+    odd = next((row for row in rows if len(row) < 2 or not (row[0] and row[1])), None)
+    if odd is not None:
+        raise InputError(f"{file}: the row {','.join(odd)!r} has no id and community; write both in each row")
+    communities: dict[str, dict[str, None]] = {}
+    for name, community, *_ in rows:
+        communities.setdefault(community, {})[name] = None
+    if rows and len(communities[rows[0][1]]) == 1 < len(rows):
+        del communities[rows[0][1]]
+    if not communities:
+        raise InputError(f"{file} has no community; write an id and its community in each row")
+    return [list(members) for members in communities.values()]
 
 
 def _has_blanks(line: str) -> bool:

@@ -282,6 +282,7 @@ def test_a_file_of_either_format_needs_its_name(tmp_path: Path) -> None:
     [
         ("labels.csv", 'person,team\n"Ann, 0",red\nBob 1,"blue, light",0.5\n', "Ann, 0"),
         ("labels.csv.gz", 'person,team\n"Ann, 0",red\nBob 1,"blue, light",0.5\n', "Ann, 0"),
+        ("labels.tsv", '"person"\t"team"\n"Ann, 0"\tred\n"Bob 1"\t"blue, light"\n', "Ann, 0"),
         ("labels.csv", "person;team\nAnn 0;red\nBob 1;blue;0.5\n", "Ann 0"),
     ],
 )

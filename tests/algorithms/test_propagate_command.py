@@ -58,6 +58,15 @@ def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Pa
     assert [[found.ids[v] for v in one] for one in found.cover.members] == [list("cdef"), list("abcd")]
     assert record["labels"] == ["blue", "red"]
     assert record["convergence"]["converged"]
+    table = tmp_path / "shares.csv"
+    assert CliRunner().invoke(main, ["convert", str(out), "-o", str(table)]).exit_code == 0
+    rows = [line.split(",") for line in table.read_text().splitlines()]
+    assert rows[0] == ["id", "community", "share"]
+    assert [row[:2] for row in rows[1:] if row[0] in "cd"] == [["c", "red"], ["c", "blue"], ["d", "blue"], ["d", "red"]]
+    assert float(next(row for row in rows if row[:2] == ["c", "red"])[2]) == pytest.approx(5 / 7, abs=1e-5)
+    refused = CliRunner().invoke(main, ["report", str(out)])
+    assert refused.exit_code == 2
+    assert "is of `mmsbgen propagate`: reports are of results of detect and update" in refused.output
     assert record["unreached"] == {"count": 2, "such_as": ["x", "y"]}
     assert found.memberships.dense()[:6].sum(axis=1) == pytest.approx(np.ones(6), abs=1e-6)
     assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / "out.csv")]).exit_code == 0

@@ -336,3 +336,15 @@ def test_columns_that_are_none_are_refused(graph: Path, columns: str) -> None:
     done = CliRunner().invoke(main, ["detect", str(graph), "-k", "3", "--columns", columns])
     assert done.exit_code == 2, done.output
     assert columns.split(",")[0] in done.output
+
+
+def test_communities_of_a_graph_without_structure_are_not_to_be_used(results: Path, tmp_path: Path) -> None:
+    """The verdict of the run is repeated, and nothing is said where there is structure."""
+    folder = tmp_path / "run"
+    shutil.copytree(results, folder)
+    record = json.loads((folder / "run.json").read_text())
+    for kind, said in (("none", True), ("degrees", True), ("found", False)):
+        record["verdict"] |= {"kind": kind, "sentence": f"Verdict {kind}. Do not use the communities."}
+        (folder / "run.json").write_text(json.dumps(record))
+        done = convert(folder, "-o", tmp_path / f"{kind}.csv")
+        assert ("Do not use the communities." in done.stderr) == said

@@ -229,7 +229,7 @@ def test_igraph() -> None:
     assert graph.ids.tolist() == ["a", "alone", "b", "d"]
     assert graph.links.tolist() == [[0, 2], [2, 3]]
     assert (graph.report.n_isolated, graph.report.n_self_loops, graph.name) == (1, 1, "demo")
-    with pytest.warns(GraphWarning, match="a directed graph"):
+    with pytest.warns(GraphWarning, match="a directed graph, with"):
         as_graph(igraph.Graph(edges=[(0, 1), (1, 2)], directed=True))
     assert not as_graph(igraph.Graph(edges=[(0, 1), (1, 0)], directed=True)).report.directed
     named.es["weight"] = [1, 2, 0.5]  # ignored

@@ -33,6 +33,28 @@ def test_a_cover_is_read_as_it_is_written(content: bytes, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", 'id,community,share\n"Ames, Eve",0,.7\nBob,0,1\n"Ames, Eve",1,.3\nCy,1,1\n'),
+        ("t.csv", '"Ames, Eve",0\nBob,0\n"Ames, Eve",1\nCy,1\n'),
+        ("t.csv", 'person;team\r\n"Ames, Eve";red\r\nBob;red\r\n\r\n"Ames, Eve";blue\r\nCy;blue\r\n'),
+        ("t.csv.gz", 'person,team\n"Ames, Eve",red\nBob,red\n"Ames, Eve",blue\nCy,blue\n'),
+    ],
+)
+def test_a_csv_file_has_a_row_for_each_membership(name: str, text: str, tmp_path: Path):
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    assert read_cover(file) == [["Ames, Eve", "Bob"], ["Ames, Eve", "Cy"]]
+
+
+@pytest.mark.parametrize(("text", "said"), [("a,b\nc\n", "the row 'c' has no id and community"), ("", "has no comm")])
+def test_a_csv_file_without_communities_is_refused(text: str, said: str, tmp_path: Path):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_cover(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
     ("text", "cover"),
     [
         ("Ann Smith\tBob\nCleo Ng\n", [["Ann Smith", "Bob"], ["Cleo Ng"]]),

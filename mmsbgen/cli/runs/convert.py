@@ -44,10 +44,11 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     """Convert a run folder or a saved model to one file."""
     from mmsbgen.base.id_text import plural
     from mmsbgen.export.export_files import NEED_LINKS, format_of, write
-    from mmsbgen.export.run_folder import graph_of_run, read_folder
+    from mmsbgen.export.run_folder import graph_of_run, read_run
+    from mmsbgen.sampler.diagnostics.verdict import of_record
     from mmsbgen.sampler.saved.result_folder import FILES
 
-    chosen = format_of(out, format)
+    chosen, no_structure = format_of(out, format), ""
     if results.name in FILES and (results.parent / "run.json").is_file():
         raise InputError(f"{results} is one of the files of a run: name their folder, {results.parent}")
     if results.is_file():
@@ -57,7 +58,9 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
             raise InputError(f"{results} has its graph in it: leave --graph out")
         found = MMSB.load(results).exported()
     else:
-        found = read_folder(results)
+        found, record = read_run(results)
+        verdict = of_record(record)
+        no_structure = verdict.sentence if verdict.kind in ("none", "degrees") else ""
         if graph is not None or chosen in NEED_LINKS:
             links, why = graph_of_run(results, graph)
             if links is None:
@@ -67,6 +70,8 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     if is_quiet(click.get_current_context()):
         return
     click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)
+    if no_structure:
+        click.echo(no_structure, err=True)
     odd = [name for name in found.ids if isinstance(name, str) and is_formula(name)] if chosen == "csv" else []
     if odd:
         told = plural(len(odd), "id begins", "ids begin")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
 
 def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:
     """The links of a file, or None if there is none or it is empty, as that of a day without changes."""
-    from mmsbgen.graph import read_graph
+    from mmsbgen.graph import GraphWarning, read_graph
     from mmsbgen.graph.reading_options import USUAL_COLUMNS
 
     if file is None:
@@ -85,4 +86,7 @@ def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:
         header = any(names >= {str(name).lower() for name in pair} for pair in usual)
         if not "".join(lines[header:]).strip():
             return None
-    return read_graph(readable_path(file), reading)
+    with warnings.catch_warnings():
+        # Of few links in a large graph, most are between different vertices.
+        warnings.filterwarnings("ignore", ".*have no id in common", GraphWarning)
+        return read_graph(readable_path(file), reading)

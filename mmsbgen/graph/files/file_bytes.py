@@ -39,7 +39,7 @@ _TEXTS = {
 }
 #: Most bytes of memory for a field of a file while it is read, measured with ids that all differ (docs/memory.md).
 FIELD_BYTES = {
-    "integers": 64,
+    "integers": 90,
     "text": 310,
     "adjlist": 500,
     "metis": 550,

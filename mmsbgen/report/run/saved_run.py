@@ -32,6 +32,8 @@ def load(folder: Path) -> SavedRun:
     Raises :class:`InputError` if there are none, or if they are damaged or do not belong together.
     """
     found, record = read_run(folder)
+    if record.get("command") == "propagate":
+        raise InputError(f"{folder} is of `mmsbgen propagate`: reports are of results of detect and update")
     if absent := {"trace", "seconds", "iterations", "options"} - record.keys():
         raise InputError(f"{folder / 'run.json'} has no {min(absent)}: run `mmsbgen detect -o` again")
     return SavedRun(folder, record, found)

@@ -113,12 +113,13 @@ class GraphChain:
         Raises :class:`mmsbgen.base.errors.DeviceMemoryError` if they do not fit on the device together, and
         :class:`mmsbgen.base.errors.LaunchError` if a configuration fails.
         """
-        end = time.monotonic() + seconds
         with ExitStack() as stack:
             told = stack.enter_context(stage("comparing sweeps as tuned with sweeps by the defaults"))
             device = stack.enter_context(open_device(device_spec))
             samplers = [self._sampler(device, index, stack) for index in (None, Index(store))]
             stack.enter_context(having_device(device.hardware, lambda: told.tell(0)))
+            self.start(samplers[0])
+            end = time.monotonic() + seconds
             self._first_sweeps(samplers, end - (1 - _FIRST_SHARE) * seconds)
             longest = max(_sweep_s(sampler, 1) for sampler in samplers)
             turn_s = min(_TURN_S, max(0.0, end - time.monotonic()) / (2 * _TURNS))

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.errors import DeviceMemoryError, MmsbgenError
 from mmsbgen.graph.graph import Adjacency, number_integers
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import best_communities, row_source
-from mmsbgen.sampler.starts.background_search import searching_device
+from mmsbgen.sampler.starts.background_search import device_bytes, has_room
 from mmsbgen.sampler.starts.device_moves import by_kernel
 from mmsbgen.sampler.starts.leiden import leiden, network
 from mmsbgen.sampler.starts.local_moving import Mover, Weighted, in_threads, separated
@@ -140,8 +141,13 @@ def refine(sampler: Sampler) -> int:
     """Move parts into the empty communities of a chain; returns the number of communities filled."""
     options, links = sampler.options, sampler.split.training_links
     best, shares = best_communities(sampler, links)
-    seed, mover = options.seed + sampler.iteration, mover_of(sampler)
-    if wanted := moves(links, best, shares, sampler.shape.k, seed, mover):
+    found = partial(moves, links, best, shares, sampler.shape.k, options.seed + sampler.iteration)
+    try:
+        wanted = found(mover_of(sampler))
+    except DeviceMemoryError as error:
+        log.warning("vertices move in threads when communities are split: %s", error)
+        wanted = found(in_threads)
+    if wanted:
         _move(sampler, wanted)
         theta = sampler.state.theta()
         for move in wanted:
@@ -154,8 +160,10 @@ def refine(sampler: Sampler) -> int:
 
 def mover_of(sampler: Sampler) -> Mover:
     """Finds moves on the sampler's device, if many links may be split and there is room on it; else in threads."""
-    split, device = sampler.split, sampler.device
-    if split.n_training_links > MANY and searching_device(split, device.info, sampler.needs) is not None:
+    device, needs, links = sampler.device, sampler.needs, sampler.split.n_training_links
+    # A vertex is split in each of its communities, at most at the two ends of each link.
+    wanted = device_bytes(min(2 * links, sampler.shape.n_vertices * sampler.shape.k), links)
+    if links > MANY and has_room(device.info, needs, max(needs.device_total, device.allocated), wanted):
         try:
             return by_kernel(sampler.runtime.kernel("best_labels", sampler.problem))
         except MmsbgenError as error:

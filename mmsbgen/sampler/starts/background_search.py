@@ -23,7 +23,7 @@ from mmsbgen.sampler.starts.start_methods import MANY, MOVED, STARTS, Start, wor
 from mmsbgen.sampler.state import memory_needs
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds
 
-__all__ = ["StartSearch", "device_bytes", "searching_device", "searching_for_starts"]
+__all__ = ["StartSearch", "device_bytes", "has_room", "searching_device", "searching_for_starts"]
 
 log = logging.getLogger(__name__)
 #: Seconds between two polls of the process.
@@ -44,10 +44,16 @@ def device_bytes(n: int, links: int) -> int:
 
 def searching_device(split: Split, info: DeviceInfo, needs: MemoryNeeds) -> str | None:
     """The device if the search for starts has room on it beside a chain with these ``needs``, else None."""
-    room = info.global_memory - needs.device_total
+    wanted = device_bytes(split.graph.n_vertices, split.n_training_links)
+    return info.spec if has_room(info, needs, needs.device_total, wanted) else None
+
+
+def has_room(info: DeviceInfo, needs: MemoryNeeds, taken: int, wanted: int) -> bool:
+    """Whether a device has room for ``wanted`` bytes beside ``taken`` ones; chains with these ``needs`` are on it."""
+    room = info.global_memory - taken
     if info.kind == "cpu":
-        room = memory_needs.available_host_memory()[0] - needs.device_total - needs.host_total
-    return info.spec if device_bytes(split.graph.n_vertices, split.n_training_links) < _TOGETHER * room else None
+        room = memory_needs.available_host_memory()[0] - taken - needs.host_total
+    return wanted < _TOGETHER * room
 
 
 class StartSearch:
