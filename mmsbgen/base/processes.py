@@ -167,6 +167,11 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
 
+    def let_go(self, on: bool) -> None:
+        """Let its process group go on, or stop it until then."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGCONT if on else signal.SIGSTOP)
+
     def kill(self) -> None:
         """Kill its process group and wait for its end; its output remains readable."""
         kill_group(self._process)

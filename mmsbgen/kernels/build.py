@@ -103,7 +103,7 @@ def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) ->
     source = render(spec, problem, config, traits)
     try:
         names = list(spec.entry_points(config))
-        program = device.compile(source.text, names, compiler_options(traits))
+        program = device.compile(source.program, names, compiler_options(traits))
         kernels = {name: program.kernel(name) for name in names}
         for kernel in kernels.values():
             kernel.configuration = describe(config)
@@ -116,7 +116,7 @@ def compile_side_by_side(device: Device, cases: Iterable[tuple[KernelSpec, Probl
     """Compile configurations in parallel into the device's cache, if it supports that, ahead of :func:`build`."""
     if device.side_by_side:
         traits = traits_of(device.info)
-        sources = [render(spec, problem, config, traits).text for spec, problem, config in cases]
+        sources = [render(spec, problem, config, traits).program for spec, problem, config in cases]
         device.compile_ahead(sources, compiler_options(traits))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import stat
 import textwrap
 from dataclasses import asdict, dataclass
@@ -34,6 +35,8 @@ class Source:
     text: str
     entry: str
     dialect: str
+    program: str
+    """What is compiled: the text without the comment that begins it, in the same lines."""
 
     @property
     def digest(self) -> str:
@@ -41,6 +44,7 @@ class Source:
         return digest_of_tokens(self.text)
 
 
+_HEADER = re.compile(r"\A/\*.*?\*/", re.DOTALL)
 OWN: dict[str, str] = {}
 """Templates of users' own sources by name; what they render to is not formatted."""
 
@@ -162,7 +166,8 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
         )
     )
     made = text if spec.template in OWN else indent_source(without_unused_defines(text))
-    return Source(made, spec.name, words.name)
+    program = _HEADER.sub(lambda header: "\n" * header[0].count("\n"), made)
+    return Source(made, spec.name, words.name, program)
 
 
 def _defines(variables: dict[str, Any]) -> dict[str, str]:

@@ -91,7 +91,7 @@ class Runtime:
         for name in names:
             with contextlib.suppress(MmsbgenError):
                 config, _, _ = self._select(name, problem, {})
-                sources.append(render(self.family.kernel(name), problem, config, traits).text)
+                sources.append(render(self.family.kernel(name), problem, config, traits).program)
         with stage(f"compiling {len(sources)} kernels"):
             self.device.compile_ahead(sources, compiler_options(traits))
 

@@ -126,7 +126,7 @@ def sweeps(trials: Iterable[TrialRecord], family: KernelFamily, *, least: int = 
 def _cost(measured: Sequence[TrialRecord]) -> float:
     """Seconds of the first record: later ones found a compiled kernel."""
     first = min((t for t in measured if t.round == 0), key=lambda t: t.created_at, default=measured[0])
-    return spent_s(first)
+    return sum(spent_s(first))
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class _Recorded:
         self.sweep, self.most, self.limit = sweep, most, limit
         self.seen: dict[str, float] = {}
         self.spent = 0.0
-        self.cost = (lambda config: sweep.cost_s[digest(dict(config))]) if unit == "seconds" else None
+        self.cost = (lambda config: (sweep.cost_s[digest(dict(config))], 0.0)) if unit == "seconds" else None
 
     def __call__(self, configs: Sequence[Config]) -> list[float]:
         names = [digest(dict(config)) for config in configs]

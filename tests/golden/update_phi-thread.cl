@@ -554,7 +554,7 @@ static inline realv next_row(
     return next;
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel
 void update_phi(
     __global real* restrict pi,                  /* [N + m, LD] rows by slot */
     __global real* restrict row_sums,            /* [N + m] sums of phi by slot */
@@ -580,7 +580,7 @@ void update_phi(
     realv w[CHUNKS];
     realv acc[CHUNKS];
     const u32 lane = 0u;
-    const u32 index = (uint)get_group_id(0);
+    const u32 index = (uint)get_global_id(0);
     if (index >= n_vertices) return;
 
     const u32 vertex = vertices[first_vertex + index];

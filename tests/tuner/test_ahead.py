@@ -86,7 +86,7 @@ def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_p
         assert set(ahead.seconds) == {digest(config) for config in configs}
     assert compiler.calls == 9
     for config in configs:
-        text = render(PHI, PROBLEM, config, traits_of(H200)).text
+        text = render(PHI, PROBLEM, config, traits_of(H200)).program
         compile_cuda(text, "sm_90", compiler_options(traits_of(H200)), compiler=compiler, cache=cache)
     assert compiler.calls == 9
 
@@ -111,19 +111,13 @@ def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_pa
 @pytest.mark.slow
 def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
     compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(H200, 20)
-    asked = []
-
-    def stop() -> bool:
-        asked.append("stop")
-        if len(asked) > 1:  # the others were forgotten when this was asked first
-            compiler.gate.set()
-        return True
-
     with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs)
         compiler.await_calls(2)
-        ahead.wait(stop)
+        ahead.wait(lambda: True)  # returns though two are being compiled
+        ahead.ask([])
+        compiler.gate.set()
     assert compiler.calls == 2
 
 
@@ -276,6 +270,42 @@ def test_a_later_process_compiles_nothing_anew(
         outcomes = [measurer.measure(config, patience=HASTY) for config in configs]
     assert [outcome.status for outcome in outcomes] == ["ok"] * 4
     assert compiled(tmp_path) == made
+
+
+@pytest.mark.slow
+def test_compilers_of_a_processor_are_stopped_while_others_measure(pocl_device: Device) -> None:
+    info = pocl_device.info
+    with CompileAhead(info, "mmsb", PROBLEM, 2) as ahead:
+        ahead.begin("update_phi")
+        ahead.start()
+        ahead.ask(configs_of(info, 2))
+        ahead.wait(lambda: True)
+        assert states(ahead) == ["T", "T"]
+        ahead.wait()
+        assert len(ahead.seconds) == 2
+        assert states(ahead) == ["T", "T"]
+
+
+def states(ahead: CompileAhead) -> list[str]:
+    """The states of the processes that compile; T is stopped."""
+    pids = [child._child.pid for child in ahead._children if child._child is not None]
+    deadline = time.monotonic() + 5.0
+    while True:  # a signal takes a moment
+        found = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids]
+        if set(found) == {"T"} or time.monotonic() > deadline:
+            return found
+
+
+@pytest.mark.slow
+def test_one_program_serves_all_block_sizes_of_work_items_that_share_nothing(pocl_device: Device) -> None:
+    traits = traits_of(pocl_device.info)
+    alone = {"team": "item", "placement": "THREAD", "rows_in_flight": 1, "prefetch": 0, "vector_width": 4}
+    for placement, most in (("THREAD", 1), ("SSR", 99)):
+        fixed = alone | {"placement": placement}
+        configs = candidates(PHI, PROBLEM, traits, fixed).configs
+        sizes, programs = {c["block_size"] for c in configs}, {render(PHI, PROBLEM, c, traits).program for c in configs}
+        assert len(sizes) > 5
+        assert len(programs) == min(most, len(sizes)), placement
 
 
 def compiled(folder: Path) -> set[Path]:

@@ -51,6 +51,19 @@ def test_finals_end_when_a_quarter_of_the_rounds_decides(first: list[float], sec
     assert sum(asked) == rounds
 
 
+def test_finals_end_with_their_seconds_though_the_device_became_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round takes twice as long as was planned, so that half of them fit."""
+    clock = [0.0]
+    monkeypatch.setattr("mmsbgen.tuner.run.finals.time.monotonic", lambda: clock[0])
+
+    def turns(configs: Sequence[Config], rounds: int) -> list[Timing]:
+        clock[0] += 2.0 * rounds
+        return [Timing(tuple([1.0, 1.1] * rounds)[:rounds]), Timing(tuple([1.1, 1.0] * rounds)[:rounds])]
+
+    assert len(timed_in_turns([{}, {}], 100, turns, seconds=100.0)[0].times) == 50
+    assert clock == [100.0]
+
+
 def test_metering_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes :data:`METER_S`: with time for two and a half, two are metered."""
     clock = [100.0]

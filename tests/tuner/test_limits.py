@@ -63,7 +63,7 @@ def test_short_tunes_on_processors_measure_roofs_in_a_smaller_buffer(pocl_device
     """A buffer that the user chose stays, as does that of a GPU, which is quick."""
     gpu = replace(pocl_device.info, kind="gpu")
     assert within_budget(BUFFER_BYTES, pocl_device.info, 5.0) == BUFFER_BYTES // 4
-    assert within_budget(BUFFER_BYTES, pocl_device.info, 60.0) == BUFFER_BYTES
+    assert within_budget(BUFFER_BYTES, pocl_device.info, 120.0) == BUFFER_BYTES
     assert within_budget(BUFFER_BYTES, pocl_device.info, None) == BUFFER_BYTES
     assert within_budget(16 << 20, pocl_device.info, 5.0) == 16 << 20
     assert within_budget(BUFFER_BYTES, gpu, 5.0) == BUFFER_BYTES

@@ -131,6 +131,47 @@ def test_a_strategy_is_a_function_of_its_seed(strategy: str, space: Candidates) 
     assert orders[0][0] == tuple(sorted(space.default.items()))
 
 
+class Compiling(Landscape):
+    """Beside a GPU: one of those announced is compiled at a time, the least likely first."""
+
+    def __init__(self, budget: int) -> None:
+        super().__init__(budget)
+        self.announced: list[Config] = []
+        self.compiled: list[Config] = []
+        self.unready = 0
+        """Configurations that were asked for before they were compiled, though others were announced."""
+
+    def __call__(self, configs: Sequence[Config]) -> list[float]:
+        self.unready += sum(config not in self.compiled for config in configs) if self.announced else 0
+        return super().__call__(configs)
+
+    def part(self) -> float:
+        assert self.budget is not None
+        return len(self.seconds) / self.budget
+
+    def cost(self, config: Config) -> tuple[float, float]:
+        return 1.0, 0.1
+
+    def likely(self, configs: Sequence[Config]) -> None:
+        self.announced = [config for config in configs if config not in self.compiled]
+
+    def ready(self, configs: Sequence[Config]) -> list[bool]:
+        return [config in self.compiled for config in configs]
+
+    def wait_for_one(self) -> bool:
+        self.compiled.append(self.announced.pop())
+        return True
+
+
+@pytest.mark.slow
+def test_with_a_budget_of_seconds_what_is_compiled_is_measured_first(space: Candidates) -> None:
+    evaluate = Compiling(budget=60)
+    search("default", space, evaluate, budget=None, seed=0)
+    assert len(evaluate.seconds) == 60
+    assert len(evaluate.compiled) > 30
+    assert evaluate.unready == 0
+
+
 def test_searches_of_two_threads_are_those_of_each_alone() -> None:
     """Both wait in every measurement, so that their turns alternate; each also takes a lock there, as fleets do."""
     space = candidates(MMSB.kernel("theta_end"), PROBLEM, CPU)

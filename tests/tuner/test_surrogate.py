@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
-from mmsbgen.tuner.search.surrogate import coordinates, expected_improvement, fitted, posterior
+from mmsbgen.tuner.search.surrogate import Posteriors, coordinates, expected_improvement, fitted, posterior
 
 
 def test_numbers_lie_by_their_logarithm_and_words_apart() -> None:
@@ -34,6 +37,32 @@ def test_the_posterior_goes_through_a_smooth_curve_and_doubts_where_nothing_is_k
     assert deviation[40] > 3 * deviation[12]
     # Three hundredths of the variance are taken for noise.
     assert np.abs(mean[known] - truth[known]).max() < np.sqrt(0.03) * truth[known].std()
+
+
+def test_what_is_kept_changes_no_prediction() -> None:
+    """Measurements come in, guesses are replaced, and the length scale changes there and back."""
+    rng = np.random.default_rng(0)
+    points, values = rng.random((50, 3)), rng.random(50)
+    kept = Posteriors(points)
+    for known in ([3, 1, 4], [3, 1, 4, 15, 9], [3, 1, 4, 2, 6, 5], [3, 1], [8, 9, 7]):
+        for length in (0.5, 2.0):
+            fit = fitted(points, known, values[known])._replace(length=length)
+            right = direct(points, known, values[known], length)
+            for found, wanted in zip(kept(known, values[known], fit), right, strict=True):
+                assert found == pytest.approx(wanted, abs=1e-4)
+
+
+def direct(points: Any, known: Sequence[int], values: Any, length: float) -> tuple[Any, Any]:
+    """Mean and standard deviation by the formula, in one step and in double precision."""
+
+    def covariance(a: Any, b: Any) -> Any:
+        scaled = np.sqrt(3) * np.linalg.norm(a[:, None] - b[None], axis=2) / length
+        return (1 + scaled) * np.exp(-scaled)
+
+    at, centre, scale = points[list(known)], values.mean(), values.std()
+    weights = np.linalg.solve(covariance(at, at) + 0.03 * np.eye(len(at)), covariance(at, points))
+    variance = 1 - (covariance(at, points) * weights).sum(axis=0)
+    return centre + scale * ((values - centre) / scale) @ weights, scale * np.sqrt(variance)
 
 
 def test_equal_values_are_no_error() -> None:

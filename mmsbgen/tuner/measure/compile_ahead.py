@@ -1,8 +1,8 @@
 """Compiles, in separate processes, the configurations that a tuning run is about to measure.
 
 Compiled kernels go into the cache in which the measuring process looks: the package's own, or the runtime's.  On a GPU
-compiling overlaps with measuring, since the compiler does not use the device.  On a processor it comes before, since it
-would disturb the timing.
+compiling overlaps with measuring, since the compiler does not use the device.  On a processor it would disturb the
+timing: there the processes are stopped, except in :meth:`CompileAhead.wait`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Self
 
@@ -40,6 +40,10 @@ def default_jobs(info: DeviceInfo) -> int:
     return min(_MOST_JOBS, cores() if info.kind == "cpu" else cores() - 1)
 
 
+def _digest(config: Config) -> object:
+    return digest(dict(config))
+
+
 class CompileAhead:
     """Compiles configurations of one problem's kernels for one device with ``jobs`` processes; 0 or 1 compile nothing.
 
@@ -62,9 +66,11 @@ class CompileAhead:
     ) -> None:
         self.jobs = jobs if jobs > 1 and info.backend != "fake" else 0
         self.before = info.kind == "cpu"
-        """Whether compiling must end before timing begins."""
-        self.seconds: dict[str, float] = {}
-        """Compile seconds of the current kernel's configurations by digest; failed ones are left out."""
+        """Whether nothing may compile while a kernel is timed."""
+        self.seconds: dict[object, float] = {}
+        """Compile seconds of the current kernel's programs by their names; failed ones are left out."""
+        self.name: Callable[[Config], object] = _digest
+        """The name of a configuration's program."""
         self._info, self._problem, self._family = info, problem, resolve_family(family)
         self._spec: KernelSpec | None = None
         self._compiler, self._cache = compiler, cache
@@ -75,8 +81,8 @@ class CompileAhead:
         self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
         # What may be needed later leaves room for what is needed now.
         self._later = ThreadPoolExecutor(max(1, self.jobs // 2), thread_name_prefix="later", initializer=self._give_way)
-        self._asked: dict[str, Future[None]] = {}
-        self._early: dict[str, tuple[dict[str, Future[None]], dict[str, float]]] = {}
+        self._asked: dict[object, Future[None]] = {}
+        self._early: dict[str, tuple[dict[object, Future[None]], dict[object, float]]] = {}
         self._closed = False
         self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
         each = (limits or TrialLimits()).divided(max(1, self.jobs))
@@ -94,18 +100,19 @@ class CompileAhead:
         """Beside a GPU, compile configurations of a kernel that begins later."""
         if self.jobs and not self.before:
             spec = self._family.kernel(kernel)
-            names = {digest(dict(config)): config for config in configs}
-            seconds: dict[str, float] = {}
+            names = {_digest(config): config for config in configs}
+            seconds: dict[object, float] = {}
             asked = {name: self._pool.submit(self._compile, spec, name, one, seconds) for name, one in names.items()}
             self._early[kernel] = asked, seconds
 
-    def begin(self, kernel: str) -> None:
-        """Switch to ``kernel``; pending requests for another kernel are dropped."""
+    def begin(self, kernel: str, name: Callable[[Config], object] | None = None) -> None:
+        """Switch to ``kernel``; pending requests for another kernel are dropped.
+
+        Configurations with the same ``name(config)`` have one program; by default each has its own.
+        """
         self.ask([])
-        if self.before:
-            self.wait()  # on a GPU, compilers disturb no timing and may take longer than the time left
         self._asked, self.seconds = self._early.pop(kernel, ({}, {}))
-        self._spec = self._family.kernel(kernel)
+        self._spec, self.name = self._family.kernel(kernel), name or _digest
 
     def ask(self, configs: Sequence[Config], later: Sequence[Config] = ()) -> None:
         """Compile these next, in this order, and ``later`` with half of the processes.
@@ -114,8 +121,8 @@ class CompileAhead:
         """
         if not self.jobs:
             return
-        now = {digest(dict(config)): config for config in configs}
-        wanted = now | {digest(dict(config)): config for config in later}
+        now = {self.name(config): config for config in configs}
+        wanted = now | {name: config for config in later if (name := self.name(config)) not in now}
         for name, future in list(self._asked.items()):
             if (name not in wanted or name in now) and future.cancel():
                 del self._asked[name]
@@ -125,24 +132,45 @@ class CompileAhead:
                 self._asked[name] = pool.submit(self._compile, self._spec, name, config, self.seconds)
 
     def has(self, config: Config) -> bool:
-        """Whether a configuration of this kernel was asked for."""
-        return digest(dict(config)) in self._asked
+        """Whether a configuration's program was asked for."""
+        return self.name(config) in self._asked
 
     def settle(self, config: Config) -> None:
         """Wait for a compilation that has begun, and drop a pending one: the measuring process would repeat it."""
-        future = self._asked.get(digest(dict(config)))
+        future = self._asked.get(self.name(config))
         if future is not None and not future.cancel():
             wait_for([future], timeout=self._patience_s)
 
-    def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Wait until all requests are compiled; once ``stop()`` is true, only until those that have begun are."""
-        pending = set(self._asked.values())
-        while pending:
-            _, pending = wait_for(pending, timeout=_LOOK_S)
-            if stop():
-                for future in pending:
-                    future.cancel()
-        self._asked = {name: future for name, future in self._asked.items() if not future.cancelled()}
+    def wait(self, stop: Callable[[], bool] = lambda: False, configs: Sequence[Config] | None = None) -> None:
+        """Wait until these, or all requests, are compiled, or until ``stop()`` is true."""
+        wanted = self._asked.values() if configs is None else [self._asked[self.name(config)] for config in configs]
+        pending = set(wanted)
+        self._wait(lambda: stop() or all(future.done() for future in pending), pending)
+
+    def wait_for_one(self, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until one more program is compiled, or until ``stop()`` is true; False if none is."""
+        pending = {future for future in self._asked.values() if not future.done()}
+        self._wait(lambda: stop() or any(future.done() for future in pending), pending)
+        return any(future.done() for future in pending)
+
+    def done(self, names: Sequence[object]) -> list[bool]:
+        """Which of these programs were compiled, or failed to."""
+        return [(future := self._asked.get(name)) is not None and future.done() for name in names]
+
+    def _wait(self, over: Callable[[], bool], pending: Collection[Future[None]]) -> None:
+        try:
+            while pending and not over():
+                self._let_go(True)
+                wait_for(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+                pending = {future for future in pending if not future.done()} if not over() else ()
+        finally:
+            self._let_go(False)
+
+    def _let_go(self, on: bool) -> None:
+        """On a processor, let the processes go on, or stop them."""
+        if self.before:
+            for child in self._children:
+                child.let_go(on)
 
     def close(self) -> None:
         """Drop pending requests and end the processes."""
@@ -168,14 +196,14 @@ class CompileAhead:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
-    def _compile(self, spec: KernelSpec | None, name: str, config: Config, seconds: dict[str, float]) -> None:
+    def _compile(self, spec: KernelSpec | None, name: object, config: Config, seconds: dict[object, float]) -> None:
         if spec is None:
             raise RuntimeError("no kernel was begun")
         begin = time.perf_counter()
         with contextlib.suppress(MmsbgenError, CancelledError):
             if self._info.backend == "cuda":
                 traits = traits_of(self._info)
-                text = render(spec, self._problem, config, traits).text
+                text = render(spec, self._problem, config, traits).program
                 cache = self._cache or BinaryCache()
                 options = compiler_options(traits)
                 compile_cuda(text, self._info.architecture, options, compiler=self._compiler, cache=cache)

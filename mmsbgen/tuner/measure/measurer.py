@@ -111,6 +111,9 @@ class Measurer:
         self.waiting: Callable[[str], None] = lambda device: None
         """Called with the device's name if another process has measured on it for two seconds."""
         self._child: _Child | None = None
+        self._newest: _Child | None = None
+        """The child, also while it starts."""
+        self._stopped = False
         self._loaded: tuple[str, Problem, float | None] | None = None
         self._placed = False
         """Whether the child has the inputs of what is loaded."""
@@ -165,6 +168,12 @@ class Measurer:
         except WorkerLostError:
             self._lose()
             raise
+
+    def let_go(self, on: bool) -> None:
+        """Let the child go on, or stop it until then; may be called while another thread waits for its answer."""
+        self._stopped = not on
+        if self._newest is not None:
+            self._newest.let_go(on)
 
     def hardware(self) -> str:
         """The device's name for :func:`mmsbgen.backends.device_lock.device_lock`."""
@@ -255,7 +264,9 @@ class Measurer:
 
     def _running(self) -> _Child:
         if self._child is None:
-            child = _Child(self.limits)
+            self._newest = child = _Child(self.limits)
+            if self._stopped:
+                child.let_go(False)
             try:
                 info: DeviceInfo = child.ask("open", (self.device,), "load", self.limits)
             except BaseException:

@@ -23,7 +23,7 @@ from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits, descr
 from mmsbgen.tuner.measure.timing import Patience, time_launches
 
 BUFFER_BYTES = 2 << 30
-_SHORT_S = 30.0
+_SHORT_S = 120.0
 _MOVED_PART = 4
 _LARGEST_TEAM = 256
 _SEARCH = Patience(repetitions=3, enough_s=0.0, limit_s=0.3, hopeless=(math.inf, 1.3))
@@ -235,7 +235,7 @@ def measure_roofs(device: Device, row_bytes: int, buffer_bytes: int = BUFFER_BYT
 
 
 def within_budget(buffer_bytes: int, info: DeviceInfo, seconds: float | None) -> int:
-    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 8 s, 512 MiB less than 3 s."""
+    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 8 to 13 s, 512 MiB 3 s."""
     short = info.kind == "cpu" and seconds is not None and seconds < _SHORT_S and buffer_bytes == BUFFER_BYTES
     return buffer_bytes // 4 if short else buffer_bytes
 

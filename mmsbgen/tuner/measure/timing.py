@@ -35,7 +35,7 @@ class Patience:
     """
 
     repetitions: int = 7
-    enough_s: float = 0.3
+    enough_s: float = 0.1
     limit_s: float = 1.0
     most: int = 50
     hopeless: tuple[float, ...] = (math.inf, 3.0)

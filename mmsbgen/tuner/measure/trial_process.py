@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import re
 import signal
 import statistics
 import time
@@ -38,7 +37,6 @@ from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_t
 from mmsbgen.tuner.measure.trial_inputs import TrialInputs
 
 Phase = Literal["load", "wait", "compile", "run"]
-_HEADER = re.compile(r"/\*.*?\*/", re.DOTALL)
 _family = functools.cache(resolve_family)
 
 
@@ -305,7 +303,7 @@ class TrialBench:
         small = bound.spec.check_problem(bound.problem)
         traits = traits_of(self.device.info)
         source = render(bound.spec, small, bound.config, traits)
-        if _HEADER.sub("", source.text, count=1) == _HEADER.sub("", bound.source.text, count=1):
+        if source.program.strip() == bound.source.program.strip():
             return replace(bound, problem=small)
         self.notify("compile")
         checkable = build(self.device, bound.spec, small, bound.config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -50,11 +51,17 @@ def rounds_for(chosen: Sequence[TrialRecord], seconds: float = FINAL_S) -> int:
 
 
 def timed_in_turns(
-    configs: Sequence[Config], rounds: int, turns: Callable[[Sequence[Config], int], list[Timing]]
+    configs: Sequence[Config],
+    rounds: int,
+    turns: Callable[[Sequence[Config], int], list[Timing]],
+    seconds: float = math.inf,
 ) -> list[Timing]:
-    """Time finalists in turns: a quarter of the rounds, and the others unless that decides."""
-    first = max(FEWEST_TIMES, int(_FIRST_PART * rounds))
+    """Time finalists in turns: a quarter of the rounds, and the others unless that decides, or ``seconds`` are over."""
+    begin, first = time.monotonic(), max(FEWEST_TIMES, int(_FIRST_PART * rounds))
     found = turns(configs, first)
+    left = seconds - (took := time.monotonic() - begin)
+    if left < (rounds - first) * took / first:  # the device is slower than it was, or busy
+        rounds = first + max(0, int(left / took * first))
     now = judge([timing.times for timing in found], range(len(configs)))
     if rounds <= first or now.noise < _FINE or (now.decided and now.margin > _CLEAR * now.noise):
         return found

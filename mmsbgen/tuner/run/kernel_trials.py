@@ -32,10 +32,10 @@ KEPT = 0.25
 _COMPARED = 0.1
 
 
-def spent_s(trial: TrialRecord) -> float:
+def spent_s(trial: TrialRecord) -> tuple[float, float]:
     """Seconds spent on a configuration: compiling, in whichever process, and its launches."""
     launched = sum(trial.times) * int(trial.extra.get("batch", 1))
-    return max(trial.compile_s or 0.0, float(trial.extra.get("ahead_s", 0.0))) + launched
+    return max(trial.compile_s or 0.0, float(trial.extra.get("ahead_s", 0.0))), launched
 
 
 def with_energy(trial: TrialRecord, energy: Energy) -> TrialRecord:
@@ -127,6 +127,8 @@ class Evaluator:
     """Trials for which the last quarter of the budget is reserved, if they fit into it."""
     soon: Sequence[Config] = ()
     """Configurations that the strategy may ask for soon, likely ones first."""
+    alike: Callable[[Config], object] | None = None
+    """What configurations with the same program have in common, if one binary serves all of them."""
 
     def __post_init__(self) -> None:
         self.done: dict[str, TrialRecord] = {}
@@ -135,8 +137,15 @@ class Evaluator:
         self.begin = time.monotonic()
         self.keeping: bool | None = None
         self.took: dict[str, float] = {}
+        """Seconds of the configurations that this run tried, without compiling."""
+        self.compiled: dict[object, float] = {}
+        """Seconds that compiling took, by what :meth:`_program` returns."""
         self.cost = None if self.kernel.deadline is None else self.seconds_of
         """Seconds that trying a configuration took; None without a deadline."""
+        overlaps = self.ahead is not None and self.ahead.jobs and not self.ahead.before
+        self.wait_for_one = self._next_compiled if overlaps else None
+        """Waits for a program that is being compiled; None where nothing compiles while another is timed."""
+        self.side_by_side = max(1, self.ahead.jobs) if self.ahead is not None and self.ahead.before else 1
 
     def __call__(self, configs: Sequence[Config]) -> list[float]:
         """The objective for each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
@@ -160,9 +169,13 @@ class Evaluator:
 
     def likely(self, configs: Sequence[Config]) -> None:
         """Beside a GPU, compile configurations that the strategy may ask for soon."""
-        if self.ahead is not None and not self.ahead.before:
+        if self.ahead is not None and self.ahead.jobs and not self.ahead.before and not self._spent():
             self.soon = configs
-            self._compile([])
+            self.ahead.ask(self._fresh(configs)[: self._room()])
+
+    def _next_compiled(self) -> bool:
+        """Wait until one more configuration is compiled; False if none is being compiled, or if the budget is spent."""
+        return self.ahead is not None and self.ahead.wait_for_one(self._spent) and not self._spent()
 
     def part(self) -> float:
         """Share of the budget that is spent."""
@@ -191,10 +204,24 @@ class Evaluator:
         kept, self.keeping, self.reserve = bool(self.keeping), False, 0
         return kept
 
-    def seconds_of(self, config: Config) -> float:
-        """Seconds that trying a configuration took, in this run or by its record."""
-        name = digest(dict(config))
-        return self.took[name] if name in self.took else spent_s(self.done[name])
+    def seconds_of(self, config: Config) -> tuple[float, float]:
+        """Seconds that compiling and trying a configuration took, in this run or by its record."""
+        if (name := digest(dict(config))) in self.took:
+            return self.compiled[self._program(config)], self.took[name]
+        return spent_s(self.done[name])
+
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return math.inf if self.kernel.deadline is None else self.kernel.deadline - time.monotonic()
+
+    def ready(self, configs: Sequence[Config]) -> list[bool]:
+        """Which configurations need not be compiled any more."""
+        programs = [*map(self._program, configs)]
+        done = self.ahead.done(programs) if self.ahead is not None else [False] * len(programs)
+        return [ready or program in self.compiled for ready, program in zip(done, programs, strict=True)]
+
+    def _program(self, config: Config) -> object:
+        return digest(dict(config)) if self.alike is None else self.alike(config)
 
     def _room(self) -> int:
         """Estimated number of configurations that can be tried in the time left, at least one.
@@ -216,20 +243,18 @@ class Evaluator:
         ahead = self.ahead
         if ahead is None or not ahead.jobs or self._spent():
             return
-        fresh, room = self._fresh(configs), self._room() if self.took else ahead.jobs
+        room = self._room() if self.took else ahead.jobs
         if self.kernel.budget is not None:
             room = min(room, self.kernel.budget - len(self.kernel.trials))
-        later = [config for config in self._fresh(self.soon) if config not in fresh][: max(0, room - len(fresh))]
-        fresh = fresh[:room]
+        fresh = [config for config in self._fresh(configs)[:room] if self._program(config) not in self.compiled]
+        soon = [config for config in self._fresh(self.soon) if self._program(config) not in self.compiled]
+        later = [config for config in soon if config not in fresh][: max(0, room - len(fresh))]
         if not ahead.before:
             ahead.ask(fresh, later)
-        elif any(not ahead.has(config) for config in fresh):
-            wanted = [config for config in (*fresh, *later) if not ahead.has(config)]
-            wanted = wanted[: max(len(fresh), _EACH * ahead.jobs)]
-            if len(wanted) > 1:
-                with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
-                    ahead.ask(wanted)
-                    ahead.wait(self._spent)
+        elif not all(self.ready(fresh)):
+            with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
+                ahead.ask([*fresh, *later[: -len(fresh) % ahead.jobs]])
+                ahead.wait(self._spent, fresh)
 
     def _fresh(self, configs: Sequence[Config]) -> list[Config]:
         """The configurations without a known trial."""
@@ -256,14 +281,18 @@ class Evaluator:
         begin = time.monotonic()
         if self.ahead is not None and not self.ahead.before:
             self.ahead.settle(config)
+        compile_s = time.monotonic() - begin
         outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
         if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
             outcome = replace(outcome, energy=self.energy(config))
         name = digest(dict(config))
-        ahead_s = self.ahead.seconds.get(name) if self.ahead is not None else None
-        self.took[name] = time.monotonic() - begin
+        program = self._program(config)
+        ahead_s = self.ahead.seconds.get(program) if self.ahead is not None and program not in self.compiled else None
+        compile_s += outcome.compile_s or 0.0
+        self.took[name] = max(0.0, time.monotonic() - begin - compile_s)
         if self.ahead is not None and ahead_s is not None:
-            self.took[name] += ahead_s / self.ahead.jobs
+            compile_s += ahead_s / self.ahead.jobs
+        self.compiled.setdefault(program, compile_s)
         trial = self.made.record(config, outcome, ahead_s=ahead_s)
         self.store.add_trial(trial)
         return trial

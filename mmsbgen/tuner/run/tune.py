@@ -97,7 +97,7 @@ def tune(
         limits: time and memory limits of a candidate.
         patience: how long a configuration is timed.
         roof_bytes: size of the buffer in which the roofs are measured, a quarter of the default on processors with a
-            budget below 30 s; a small one measures a cache.
+            budget below 120 s; a small one measures a cache.
         objective: what is minimised: "time", "energy" (joules per call) or "edp" (their product).
         place: context of a larger run, in which to measure instead of on ``device_spec``; the caller ends that run.
         compilers: processes that compile in advance, beside measuring on a GPU and before it on a processor.  None
@@ -222,21 +222,20 @@ class _Session:
         for position, job in enumerate(jobs):
             if self.place.interrupt:
                 return
-            gather = self.report.roofs.gather if self.report.roofs else None
-            begin, deadline = time.monotonic(), None
+            roofs, begin, deadline = self.report.roofs, time.monotonic(), None
+            gather = roofs.gather if roofs else None
             if end is not None:
                 deadline = begin + max(0.0, end - begin) * share(jobs[position:], gather)
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
             kernel.objective, kernel.roof_gbps = self.objective, gather
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
-            roofs = self.report.roofs
             self.place.measurer.load(job.spec.name, problem, max(roofs.copy, roofs.gather) if roofs else None)
             made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather, job.program, job.data)
             if ahead is not None:
-                ahead.begin(job.spec.name)
+                ahead.begin(job.spec.name, job.alike)
             evaluate = self._evaluator(kernel, made, ahead)
-            space, strategy = job.space, self.place.run.strategy
+            space, strategy, evaluate.alike = job.space, self.place.run.strategy, job.alike
             if strategy == "exhaustive" and not self.retune:
                 configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known, made.program, made.data)
                 space = replace(space, configs=configs)
@@ -337,8 +336,9 @@ class _Session:
                 chosen = self._finalists(kernel, evaluate, climbs=False)
             if len(chosen) < 2 or self.place.interrupt:
                 return
-            rounds = finals.rounds_for(chosen, evaluate.at_most(finals.FINAL_S))
-            timings = finals.timed_in_turns([trial.config for trial in chosen], rounds, self._turns)
+            most = evaluate.at_most(finals.FINAL_S)
+            rounds, named = finals.rounds_for(chosen, most), [trial.config for trial in chosen]
+            timings = finals.timed_in_turns(named, rounds, self._turns, most)
         except _NoTurnsError as error:
             kernel.note = f"the finalists could not be timed again: {error}"
             return

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.backends.opencl.programs import POCL
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import key_of, program_digest
-from mmsbgen.kernels.space import Config
+from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Fixed, candidates
 from mmsbgen.tuner.search.cost_model import Estimate, Model
 from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, search
@@ -37,6 +38,8 @@ class KernelJob:
     """Launches in an iteration of a run."""
     data: str
     """The name of the user's data; empty for generated inputs."""
+    alike: Callable[[Config], object] | None = None
+    """What configurations with the same program have in common, if one binary serves all of them."""
 
     def seconds(self, roof_gbps: float | None) -> float:
         """Estimated seconds in an iteration: of the launches, and of the bytes at the roof."""
@@ -59,7 +62,8 @@ def kernel_jobs(
             space = replace(space, model=_remembered(space.model))
         moved, launches = spec.traffic(problem), family.launches.get(spec.name, 1.0)
         data = "" if data_of is None else data_of(spec.name)
-        jobs.append(KernelJob(spec, space, key, _programs(family, key), moved, launches, data))
+        alike = _alike(spec, problem, traits) if traits.kind == "cpu" and traits.platform != POCL else None
+        jobs.append(KernelJob(spec, space, key, _programs(family, key), moved, launches, data, alike))
     return jobs
 
 
@@ -107,6 +111,17 @@ def _remembered(model: Model) -> Model:
         return last[0][1]
 
     return remembered
+
+
+def _alike(spec: KernelSpec, problem: Problem, traits: Traits) -> Callable[[Config], object]:
+    """The function from a configuration to what its program is made of, which is faster than to render it."""
+
+    def alike(config: Config) -> object:
+        used = spec.variables(problem, config, traits)
+        block = None if used.get("any_block") else spec.launch(problem, config, 1, traits).block
+        return block, tuple(sorted((name, repr(value)) for name, value in used.items() if not callable(value)))
+
+    return alike
 
 
 def _programs(family: KernelFamily, key: Key) -> Callable[[Config], str]:

@@ -20,8 +20,10 @@ Evaluate = Callable[[Sequence[Config]], list[float]]
 """Cost of each configuration (seconds, or another objective), infinity for one that failed; repeats cost nothing.
 
 Optional attributes serve the default strategy.  ``likely(configs)`` announces configurations that may be evaluated
-soon.  ``part()`` is the share of the budget that is spent.  ``cost(config)`` is the seconds that trying a configuration
-took; it is None without a budget of seconds.
+soon.  ``part()`` is the share of the budget that is spent.  ``cost(config)`` is the seconds that compiling a tried
+configuration takes, and those that running it took; it is None without a budget of seconds.  ``ready(configs)`` says
+which need not be compiled any more; ``wait_for_one()`` waits until one more of those announced is, and returns False if
+there are none.  ``side_by_side`` is the number of configurations that compile in the time of one.
 """
 
 

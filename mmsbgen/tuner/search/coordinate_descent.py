@@ -127,7 +127,7 @@ class CoordinateDescent:
             few.pop()
         if len(few) < 2:
             return few
-        one_round = sum(min(trial.times) for trial in few)
+        one_round = sum(trial.median_s or 0.0 for trial in few)
         rounds = max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(seconds / one_round)))
         scores = compared([timing.times for timing in self.turns([trial.config for trial in few], rounds)])
         order = sorted(range(len(few)), key=lambda place: scores[place])

@@ -18,10 +18,10 @@ from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.search.cost_model import features
 from mmsbgen.tuner.search.surrogate import (
     MODELLED,
+    Posteriors,
     coordinates,
     expected_improvement,
     fitted,
-    posterior,
 )
 
 if TYPE_CHECKING:
@@ -40,12 +40,15 @@ _PLANNED = 100
 #: them, as a short search should learn from every single one.
 _TOGETHER = 4
 _FOR_EACH = 12
-#: Most configurations announced in advance, for runs with many compilers.
+#: Most configurations announced in advance, for runs with many compilers; and those among which the next are chosen.
 _HINTED = 32
+_LIKELY = 512
 #: Measurements used by the surrogate, best first: fitting takes cubic time in their number.
 _REMEMBERED = 256
 #: Log seconds above the best at which values are clipped.
 _CARED_FOR = 0.2
+#: Cost of what would not end in time, in seconds.
+_NEVER_S = 1e30
 #: Power of the expected cost by which the expected improvement is divided.
 _THRIFT = 0.5
 #: Configurations tried first by the slowdowns that records of this device let one expect, and weights of what is
@@ -92,7 +95,11 @@ class _Seen:
         self.evaluate = evaluate
         self.budget = budget
         self.tell: Callable[[Sequence[Config]], None] | None = getattr(evaluate, "likely", None)
-        self.cost: Callable[[Config], float] | None = getattr(evaluate, "cost", None)
+        self.cost: Callable[[Config], tuple[float, float]] | None = getattr(evaluate, "cost", None)
+        self.ready: Callable[[Sequence[Config]], list[bool]] | None = getattr(evaluate, "ready", None)
+        self.left: Callable[[], float] | None = getattr(evaluate, "left", None)
+        self.wait_for_one: Callable[[], bool] | None = getattr(evaluate, "wait_for_one", None)
+        self.side_by_side: int = getattr(evaluate, "side_by_side", 1)
         self.seconds: dict[int, float] = {}
         self.work = np.ones(len(space.configs))
         self.points = coordinates(space.configs)
@@ -103,6 +110,7 @@ class _Seen:
             estimates = space.model(space.configs)
             self.work = np.array([estimate.work for estimate in estimates])
             self.points = np.hstack([self.points, MODELLED * features(estimates)])
+        self.posterior = Posteriors(self.points)
 
     def try_all(self, indices: Sequence[int]) -> None:
         """Measure configurations and record the results."""
@@ -116,7 +124,7 @@ class _Seen:
 
     def together(self) -> int:
         """Number of configurations to choose at a time, which grows with the budget."""
-        return max(1, min(_TOGETHER, int(self.trials() / _FOR_EACH)))
+        return max(self.side_by_side, min(_TOGETHER, int(self.trials() / _FOR_EACH)))
 
     def trials(self) -> float:
         """Number of trials in the budget, estimated if it is in seconds."""
@@ -143,33 +151,88 @@ class _Seen:
         seconds, the improvement is divided by the square root of the expected cost.  Division by the cost itself
         (Snoek, Larochelle and Adams, 2012) would try cheap configurations only.
         """
-        known = sorted(self.seconds, key=lambda index: self.seconds[index])[:_REMEMBERED]
+        known = [*self.seconds]
+        if len(known) > _REMEMBERED:
+            known = sorted(known, key=lambda index: self.seconds[index])[:_REMEMBERED]
         finite = [s for s in self.seconds.values() if math.isfinite(s)]
         worst = 2 * max(finite, default=1.0)
         values = np.log([min(self.seconds[index], worst) for index in known])
         # Differences between slow configurations are clipped: they would hide those between the fastest ones.
         values = np.minimum(values, values.min() + _CARED_FOR)
-        dear = self._dear(known)
         chosen: list[int] = []
         tries = [(fitted(self.points, known, values - w * self.expected[known]), w) for w in self.weights]
         fit, weight = max(tries, key=lambda one: one[0].likelihood)
+        cost: _Cost | None = None
         while len(chosen) < min(count, len(self.configs) - len(self.seconds)):
             at = [*known, *chosen]
-            mean, deviation = posterior(self.points, at, values - weight * self.expected[at], fit)
-            mean += weight * self.expected
-            gain = expected_improvement(mean, deviation, float(values.min())) / dear
+            mean, deviation = self.posterior(at, values - weight * self.expected[at], fit)
+            mean = mean + weight * self.expected
+            gain = expected_improvement(mean, deviation, float(values.min()))
             gain[[*self.seconds, *chosen]] = -math.inf
+            cost = cost or self._cost(known, gain)
+            order = cost.order(gain)[:_HINTED]
             if not chosen and self.tell is not None:
-                self.tell([self.configs[index] for index in np.argsort(-gain)[:_HINTED] if gain[index] > -math.inf])
-            chosen.append(int(np.argmax(gain)))
-            values = np.append(values, mean[chosen[-1]])
+                self.tell([self.configs[index] for index in order if gain[index] > -math.inf])
+            first = self._first(order, gain, cost, waits=not chosen)
+            if first is None:
+                break
+            chosen.append(first)
+            values = np.append(values, mean[first])
+            if len(chosen) == count < _TOGETHER * 2 and sum(~cost.ready[chosen]) % self.side_by_side:
+                count += 1  # a compiler would idle
         return chosen
 
-    def _dear(self, known: Sequence[int]) -> npt.NDArray[Any] | float:
-        """Divisor of the expected improvement of each configuration, from its expected cost."""
+    def _first(self, order: npt.NDArray[Any], gain: npt.NDArray[Any], cost: _Cost, *, waits: bool) -> int | None:
+        """The first of ``order``, or where compiling overlaps with measuring, the first that is compiled.
+
+        If none is, it waits for one or, unless it ``waits``, returns None.
+        """
+        if self.cost is None or self.wait_for_one is None:
+            return int(order[0])
+        while (ready := cost.first_ready(order, gain)) is None:
+            if not waits:
+                return None
+            if not self.wait_for_one():
+                return int(order[0])
+            cost.look()
+            order = cost.order(gain)[:_HINTED]
+        return ready
+
+    def _cost(self, known: Sequence[int], gain: npt.NDArray[Any]) -> _Cost:
+        """The expected cost of each configuration; ``gain`` is what trying it may gain."""
         if self.cost is None:
-            return 1.0
-        spent = np.log([max(self.cost(self.configs[index]), 1e-6) for index in known])
-        mean, _ = posterior(self.points, known, spent, fitted(self.points, known, spent))
-        found: npt.NDArray[Any] = np.exp(_THRIFT * (mean - mean.min()))
+            return _Cost(self, np.arange(0), np.ones(len(gain)), np.ones(len(gain)))
+        both = np.array([self.cost(self.configs[index]) for index in known])
+        total, run = np.log(np.maximum(both.sum(axis=1), 1e-6)), np.log(np.maximum(both[:, 1], 1e-6))
+        fit = fitted(self.points, known, total)
+        whole, alone = (np.exp(self.posterior(known, some, fit)[0]) for some in (total, run))
+        if self.left is not None and (too_dear := whole > self.left()).sum() < len(gain) - len(known):
+            whole[too_dear] = _NEVER_S
+        likely = np.union1d(np.argsort(-gain)[:_LIKELY], np.argsort(-gain / whole)[:_LIKELY])
+        return _Cost(self, likely, whole, alone)
+
+
+class _Cost:
+    """Expected seconds of trials: where a program is compiled already, only of running it.
+
+    That is asked for the ``likely`` configurations.
+    """
+
+    def __init__(self, seen: _Seen, likely: npt.NDArray[Any], whole: npt.NDArray[Any], alone: npt.NDArray[Any]) -> None:
+        self._seen, self._likely, self._whole, self._alone = seen, likely, whole, alone
+        self.ready = np.zeros(len(whole), bool)
+        self.look()
+
+    def look(self) -> None:
+        """See which programs are compiled."""
+        if self._seen.ready is not None:
+            self.ready[self._likely] = self._seen.ready([self._seen.configs[index] for index in self._likely])
+
+    def first_ready(self, order: npt.NDArray[Any], gain: npt.NDArray[Any]) -> int | None:
+        """The first of ``order`` that is compiled and was not tried."""
+        return next((int(index) for index in order if self.ready[index] and gain[index] > -math.inf), None)
+
+    def order(self, gain: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Configurations by their gain over their cost, best first."""
+        found: npt.NDArray[Any] = np.argsort(-gain / np.where(self.ready, self._alone, self._whole) ** _THRIFT)
         return found

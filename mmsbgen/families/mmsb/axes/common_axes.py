@@ -123,12 +123,17 @@ def common(problem: Problem, config: Config, traits: Traits, **more: Any) -> dic
 def row_team(problem: Problem, config: Config, traits: Traits, unrolled: bool, **more: Any) -> dict[str, Any]:
     """Template variables of kernels in which a team processes a row."""
     size = team_size(config, traits)
+    # To a processor, a block of teams that share nothing is a loop over them: one program serves all block sizes.
+    placed = {value for name, value in more.items() if name.startswith("place")}
+    any_block = traits.kind == "cpu" and size == 1 and "S" not in placed
     return common(
         problem,
         config,
         traits,
         T=size,
-        teams=int(config["block_size"]) // size,
+        teams=1 if any_block else int(config["block_size"]) // size,
+        any_block=any_block,
+        half=0 if any_block else _half(int(config["block_size"])),
         chunks=chunks(problem, config, traits),
         reduction=config["reduction"],
         uses_sub_groups=config["reduction"] == "shuffle",

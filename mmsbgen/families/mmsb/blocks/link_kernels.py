@@ -113,8 +113,10 @@ def links_groups(config: Config) -> int:
 
 
 def _links_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    return row_space.row_variables(problem, config, traits) | {
-        "groups": links_groups(config),
+    found, groups = row_space.row_variables(problem, config, traits), links_groups(config)
+    return found | {
+        # Where groups fill whole blocks, their number is that of the work-items: one program serves all numbers.
+        "groups": None if found["any_block"] and groups % int(config["block_size"]) == 0 else groups,
         "place_counts": "R" if config["counts"] == "registers" else "G",
         "lookahead": config["lookahead"],
         "early_sum": config["lookahead"],

@@ -136,5 +136,6 @@ def star_loop(
             types={"stored": "unsigned short" if storage_of(problem).narrow else "real"},
         )
     )
-    source = Source(indent_source(text), "star_loop", CUDA.name)
+    text = indent_source(text)
+    source = Source(text, "star_loop", CUDA.name, text)
     return StarLoop(source, arguments, block_size)
