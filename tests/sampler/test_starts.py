@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmsbgen.base.declared_options import options_of
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
-from mmsbgen.sampler.options.options import STARTS, Options
+from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import contraction, start_methods
 from mmsbgen.sampler.starts.leiden import leiden
 from mmsbgen.sampler.starts.start_methods import Start
@@ -271,7 +272,7 @@ def test_one_community_and_more_than_vertices(middling, name, k):
 
 
 def test_there_is_one_function_for_every_option():
-    assert set(start_methods.STARTS) | {"auto"} == set(STARTS)
+    assert set(start_methods.STARTS) | {"auto"} == set(options_of(Options)["start"].choices)
     assert all(make(ring_of_cliques(3, 4), 3, 0).name == name for name, make in start_methods.STARTS.items())
 
 
