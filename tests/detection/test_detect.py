@@ -16,6 +16,7 @@ import scipy.sparse
 
 import mmsbgen
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.printing.run_summary import summary
 from mmsbgen.detection import detect
 from mmsbgen.graph import load_edge_list
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -203,6 +204,17 @@ def test_the_summary_is_short(ring, tmp_path):
     bare = cli(ring, "-k", 4, "-n", 50).stdout
     assert bare.endswith("Nothing was written; -o DIR keeps the results.\n")
     assert "Next" not in bare
+
+
+@pytest.mark.parametrize("kind", ["none", "degrees", "found"])
+def test_without_structure_no_share_of_the_vertices_is_told(ring, capsys, kind):
+    found = mmsbgen.detect(ring, 4, **FAST)
+    found.record["verdict"] |= {"kind": kind, "sentence": f"Verdict: {kind}."}
+    for verbose in (False, True):
+        summary(found, None, verbose=verbose)
+        out = capsys.readouterr().out
+        assert f"Verdict: {kind}." in out
+        assert ("are in a community" in out) == (verbose or kind == "found")
 
 
 def test_details_are_told_with_v(ring, tmp_path):
