@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import INTEGER, is_number, plain, plural
-from mmsbgen.base.user_files import csv_rows, most_fields, need_memory, read_unpacked
+from mmsbgen.base.user_files import csv_rows, has_suffix, most_fields, need_memory, read_unpacked
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.graph.ids import ordered_ids
@@ -131,7 +131,7 @@ def _fields(line: str) -> list[str]:
 
 def _rows(file: Path) -> list[list[str]]:
     """The fields of each line; those of a .csv or .tsv file may be quoted."""
-    if {".csv", ".tsv"} & {suffix.lower() for suffix in file.suffixes[-2:]}:
+    if has_suffix(file, ".csv", ".tsv"):
         return csv_rows(_text(file), file)
     return [_fields(line) for line in _lines(file)]
 

@@ -167,10 +167,10 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
 
-    def let_go(self, on: bool) -> None:
-        """Let its process group go on, or stop it until then."""
+    def set_running(self, running: bool) -> None:
+        """Continue its process group, or stop it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGCONT if on else signal.SIGSTOP)
+            os.killpg(self.pid, signal.SIGCONT if running else signal.SIGSTOP)
 
     def kill(self) -> None:
         """Kill its process group and wait for its end; its output remains readable."""

@@ -121,6 +121,11 @@ def need_memory(file: Path, size: int) -> None:
         )
 
 
+def has_suffix(file: Path, *suffixes: str) -> bool:
+    """Whether one of ``suffixes`` is among the last two of a file's name, as in ``.CSV.gz``."""
+    return not {suffix.lower() for suffix in file.suffixes[-2:]}.isdisjoint(suffixes)
+
+
 def csv_rows(text: str, file: Path) -> list[list[str]]:
     """The fields of the rows of a table, which may be quoted, without blank rows and comments.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
@@ -10,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from mmsbgen.backends import Device, DeviceInfo, opened
 from mmsbgen.base.atomic_files import writable_folder
-from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.auto_k import chosen_k
 from mmsbgen.detection.check_request import CheckedRequest
@@ -29,8 +27,7 @@ from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.start_trials import choose, trials_told
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.starts.background_search import StartSearch
-
-log = logging.getLogger(__name__)
+from mmsbgen.sampler.starts.device_moves import moving_kernel
 
 
 @dataclass(frozen=True)
@@ -95,11 +92,8 @@ def built_chain(
 
 def _moves_config(sampler: Sampler) -> Config | None:
     """The configuration of the kernel that helps to search for starts; None if it does not compile."""
-    try:
-        return sampler.runtime.kernel("best_labels", sampler.problem).config
-    except MmsbgenError as error:
-        log.warning("vertices move in threads when starts are sought: %s", error)
-        return None
+    kernel = moving_kernel(sampler.runtime, sampler.problem, "starts are sought")
+    return None if kernel is None else kernel.config
 
 
 def _tell_configurations(sampler: Sampler, request: Request) -> None:

@@ -297,8 +297,7 @@ def check_count(n_vertices: int, name: str) -> None:
 def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the distinct ``values``, ascending, int64 ``[N]``, and the index of every value, int64 ``[L]``.
 
-    ``values`` is int64 ``[L]``.  Dense ranges use a table, which is several times faster than sorting.  Others are
-    sorted with their places in the lowest bits, which is far faster than finding an order.
+    ``values`` is int64 ``[L]``.  Dense ranges use a table, which is several times faster than sorting.
     """
     if values.size == 0:
         return values, values
@@ -312,24 +311,33 @@ def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
         place = np.empty(span, dtype=np.int64)
         place[distinct] = np.arange(distinct.size)
         return distinct + low, place[offset]
-    bits = values.size.bit_length()
-    if span.bit_length() + bits < 64:
-        ascending = values - low
-        ascending <<= bits
-        ascending |= np.arange(values.size)
-        ascending.sort()
-        places = ascending & ((1 << bits) - 1)
-        ascending >>= bits
-        ascending += low
-    else:
-        places = np.argsort(values)
-        ascending = values[places]
+    ascending, places = in_order(values)
     starts = np.concatenate([[True], ascending[1:] != ascending[:-1]])
     distinct = ascending[starts]
     del ascending
     index = np.empty(values.size, dtype=np.int64)
     index[places] = np.cumsum(starts) - 1
     return distinct, index
+
+
+def in_order(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return ``values`` ``[L]`` in ascending order, and where each was, int64 ``[L]``; equal ones keep their order.
+
+    Values are sorted with their places in the lowest bits if there is room: far faster than finding an order.
+    """
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    bits = values.size.bit_length()
+    if (high - low).bit_length() + bits >= 64:
+        places = np.argsort(values, kind="stable")
+        return values[places], places
+    ascending = values - low
+    ascending <<= bits
+    ascending |= np.arange(values.size)
+    ascending.sort()
+    places = ascending & ((1 << bits) - 1)
+    ascending >>= bits
+    ascending += low
+    return ascending, places
 
 
 def string_ids(words: list[str]) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.base.version import __version__
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord
 from mmsbgen.db.selection.index import Index, Selection
-from mmsbgen.db.store.default_place import default_place
+from mmsbgen.db.store.default_location import default_location
 from mmsbgen.kernels.build import BoundKernel, build, compiler_options, traits_of
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Problem, Value, implied
@@ -228,15 +228,14 @@ def opened_runtime(
     ``database`` is as for :func:`mmsbgen.db.store.tuning_store.open_store`; ``on_missing`` is called with the place of
     one that was named and does not exist.
     """
-    place = default_place() if database is None else database
     given = dict(fixed or {}), dict(kept or {})
-    if database is None and isinstance(place, Path) and _is_absent(place):
+    if database is None and isinstance(place := default_location(), Path) and _is_absent(place):
         yield Runtime(device, family, Index(), *given)
         return
     # Imported here: SQLAlchemy takes half a second, and a chain is planned before any database is opened.
     from mmsbgen.db.store.tuning_store import open_store
 
-    with open_store(place, read_only=True) as store:
+    with open_store(database, read_only=True) as store:
         if database is not None and store.missing:
             on_missing(str(store.location))
         yield Runtime(device, family, Index(store), *given)
@@ -246,10 +245,8 @@ def _is_absent(place: Path) -> bool:
     """Whether there is no file, and no other reason why it cannot be read."""
     try:
         place.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
 
 

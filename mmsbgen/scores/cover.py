@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.base.user_files import csv_rows, most_fields, need_memory, read_unpacked
+from mmsbgen.base.user_files import csv_rows, has_suffix, most_fields, need_memory, read_unpacked
 
 _FORM = "a cover has one community a line: ids separated by tabs, or by spaces where no id has any"
 
@@ -96,7 +96,7 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
 
 
 def _read(file: Path, told: Stage) -> list[list[str]]:
-    if ".csv" in [suffix.lower() for suffix in file.suffixes[-2:]]:
+    if has_suffix(file, ".csv"):
         return _of_rows(file)
     communities = []
     pairs: list[tuple[str, str]] = []

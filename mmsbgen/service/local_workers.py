@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mmsbgen.base.processes import python_command, python_environment
-from mmsbgen.db.store.default_place import URL_VARIABLE
+from mmsbgen.db.store.default_location import URL_VARIABLE
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _LIVED_S = 20.0

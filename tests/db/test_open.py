@@ -24,7 +24,7 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.store import connect, migrate
 from mmsbgen.db.store.connect import locate
-from mmsbgen.db.store.default_place import URL_VARIABLE
+from mmsbgen.db.store.default_location import URL_VARIABLE
 from mmsbgen.db.store.schema import REVISIONS, VERSION_TABLE, Base
 from mmsbgen.db.store.store_errors import StoreError, explained
 from mmsbgen.db.store.tuning_store import open_store

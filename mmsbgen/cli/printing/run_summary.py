@@ -48,10 +48,9 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
     cover, record, test = found.cover, found.record, found.record["held_out"]["test"]
     click.echo(found.verdict.sentence)
     click.echo(f"{plural(len(cover.members), 'community', 'communities')}, by a model of K = {found.memberships.k}.")
-    structure = found.verdict.kind not in ("none", "degrees")
     if not cover.members:
         click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
-    elif structure or verbose:  # without structure, a share of covered vertices reads like success
+    elif verbose or not found.verdict.refuted:  # without structure, a share of covered vertices reads like success
         click.echo(
             f"{cover.covered} of {cover.n_vertices} vertices are in a community ({cover.coverage:.1%}), each of them "
             f"in {cover.overlap:.2f} on average."
@@ -71,7 +70,7 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
         return
     files = [*reversed(FILES), *([GRAPH_FILE] if "update" in record else [])]
     click.echo(f"Written to {out}: {', '.join(files)}.")
-    if structure:
+    if not found.verdict.refuted:
         click.echo(f"Next: mmsbgen report {shlex.quote(str(out))}")
 
 

@@ -48,7 +48,7 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     from mmsbgen.sampler.diagnostics.verdict import of_record
     from mmsbgen.sampler.saved.result_folder import FILES
 
-    chosen, no_structure = format_of(out, format), ""
+    chosen, verdict = format_of(out, format), None
     if results.name in FILES and (results.parent / "run.json").is_file():
         raise InputError(f"{results} is one of the files of a run: name their folder, {results.parent}")
     if results.is_file():
@@ -60,7 +60,6 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     else:
         found, record = read_run(results)
         verdict = of_record(record)
-        no_structure = verdict.sentence if verdict.kind in ("none", "degrees") else ""
         if graph is not None or chosen in NEED_LINKS:
             links, why = graph_of_run(results, graph)
             if links is None:
@@ -70,8 +69,8 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     if is_quiet(click.get_current_context()):
         return
     click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)
-    if no_structure:
-        click.echo(no_structure, err=True)
+    if verdict is not None and verdict.refuted:
+        click.echo(verdict.sentence, err=True)
     odd = [name for name in found.ids if isinstance(name, str) and is_formula(name)] if chosen == "csv" else []
     if odd:
         told = plural(len(odd), "id begins", "ids begin")

@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.base.progress import stage
-from mmsbgen.db.store.default_place import URL_VARIABLE, default_place
+from mmsbgen.db.store.default_location import URL_VARIABLE, default_location
 from mmsbgen.db.store.store_errors import damaged, explained, is_transient
 
 BUSY_TIMEOUT_S = 20.0
@@ -64,7 +64,7 @@ def locate(url: str | Path | None = None) -> Location:
     Raises ``InputError`` for an invalid URL or an unsupported kind of database.
     """
     if url is None:
-        url = default_place()
+        url = default_location()
     if isinstance(url, Path) or "://" not in url:
         return Location(path=Path(url).expanduser().absolute())
     try:

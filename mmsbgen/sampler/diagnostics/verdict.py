@@ -124,6 +124,11 @@ class Verdict:
     agreement: float | None = None
     degree_excess: float | None = None
 
+    @property
+    def refuted(self) -> bool:
+        """Whether no structure was found, so that the communities are not to be used."""
+        return self.kind in ("none", "degrees")
+
 
 def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: None) -> Verdict:
     """The verdict on the memberships of a chain, whose largest ones are ``labels`` ``[N]``.

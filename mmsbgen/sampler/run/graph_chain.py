@@ -75,7 +75,8 @@ class GraphChain:
     def start(self, sampler: Sampler) -> Start:
         """The communities that a run starts at: of others, rows have fewer candidates or more."""
         if self._start is None:
-            self._start = communities(self.parts, self.options.n_communities, self.options.seed, mover_of(sampler))
+            mover = mover_of(sampler, "starts are sought")
+            self._start = communities(self.parts, self.options.n_communities, self.options.seed, mover)
             forget(self.parts)
         return self._start
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
+from mmsbgen.graph.graph import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
@@ -44,7 +45,7 @@ def evidence(links: Ints, best: Ints, n_vertices: int, k: int) -> Floats:
     ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best.
     """
     degrees = np.bincount(links.ravel(), minlength=n_vertices)
-    ends = _in_order((best[:, None] * n_vertices + links).ravel())
+    ends = _sorted_ends((best[:, None] * n_vertices + links).ravel())
     keys, counts = ends.keys[ends.counts >= _LEAST_LINKS], ends.counts[ends.counts >= _LEAST_LINKS]
     communities, vertices = np.divmod(keys, n_vertices)
     chances = member_chances(vertices, communities, counts, degrees, k, residual=False)
@@ -73,16 +74,9 @@ class _InOrder(NamedTuple):
     places: Ints
 
 
-def _in_order(keys: Ints) -> _InOrder:
-    """The ``keys`` ``[M]``, none negative, in order."""
-    bits = keys.size.bit_length()
-    if int(keys.max(initial=0)).bit_length() + bits < 64:
-        # The places are sorted along in the lowest bits: far faster than finding an order.
-        packed = np.sort((keys << bits) | np.arange(keys.size))
-        ascending, places = packed >> bits, packed & ((1 << bits) - 1)
-    else:
-        places = np.argsort(keys, kind="stable")
-        ascending = keys[places]
+def _sorted_ends(keys: Ints) -> _InOrder:
+    """The ``keys`` ``[M]`` in order."""
+    ascending, places = in_order(keys)
     starts = np.flatnonzero(np.concatenate([np.ones(min(1, keys.size), bool), ascending[1:] != ascending[:-1]]))
     return _InOrder(ascending[starts], np.diff(np.append(starts, keys.size)), places)
 
@@ -109,8 +103,7 @@ def needless(sampler: Sampler) -> Ints:
     """The communities that the held-out pairs do not need, ascending; none if those explain no link best."""
     split, k = sampler.split, sampler.shape.k
     pairs, links = split.validation.pairs, np.asarray(split.validation.labels, bool)
-    known = (split.training_adjacency.degrees[pairs] > 0).all(axis=1)
-    pairs, links = pairs[known], links[known]
+    pairs, links = (np.delete(array, split.unlinked_validation, axis=0) for array in (pairs, links))
     if min(np.count_nonzero(links), np.count_nonzero(~links)) < 2:
         return np.zeros(0, np.int64)
     best, _ = best_communities(sampler, split.training_links)

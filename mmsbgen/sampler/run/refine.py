@@ -14,13 +14,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.errors import DeviceMemoryError, MmsbgenError
+from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.graph.graph import Adjacency, number_integers
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import best_communities, row_source
 from mmsbgen.sampler.starts.background_search import device_bytes, has_room
-from mmsbgen.sampler.starts.device_moves import by_kernel
+from mmsbgen.sampler.starts.device_moves import by_kernel, moving_kernel
 from mmsbgen.sampler.starts.leiden import leiden, network
 from mmsbgen.sampler.starts.local_moving import Mover, Weighted, in_threads, separated
 from mmsbgen.sampler.starts.start_methods import MANY
@@ -39,6 +39,8 @@ _ENOUGH_LINKS = 12
 _MODULARITY = 0.15
 #: Elements of rows processed at a time.
 _ELEMENTS = 1 << 22
+#: What vertices move for, in warnings.
+_SPLIT = "communities are split"
 #: Share of its mass that a moved vertex keeps in the old community.
 _KEPT = 0.1
 
@@ -145,7 +147,7 @@ def refine(sampler: Sampler) -> int:
     try:
         wanted = found(mover_of(sampler))
     except DeviceMemoryError as error:
-        log.warning("vertices move in threads when communities are split: %s", error)
+        log.warning("vertices move in threads when %s: %s", _SPLIT, error)
         wanted = found(in_threads)
     if wanted:
         _move(sampler, wanted)
@@ -158,16 +160,14 @@ def refine(sampler: Sampler) -> int:
     return len(wanted)
 
 
-def mover_of(sampler: Sampler) -> Mover:
+def mover_of(sampler: Sampler, what: str = _SPLIT) -> Mover:
     """Finds moves on the sampler's device, if many links may be split and there is room on it; else in threads."""
     device, needs, links = sampler.device, sampler.needs, sampler.split.n_training_links
     # A vertex is split in each of its communities, at most at the two ends of each link.
     wanted = device_bytes(min(2 * links, sampler.shape.n_vertices * sampler.shape.k), links)
     if links > MANY and has_room(device.info, needs, max(needs.device_total, device.allocated), wanted):
-        try:
-            return by_kernel(sampler.runtime.kernel("best_labels", sampler.problem))
-        except MmsbgenError as error:
-            log.warning("vertices move in threads when communities are split: %s", error)
+        kernel = moving_kernel(sampler.runtime, sampler.problem, what)
+        return in_threads if kernel is None else by_kernel(kernel)
     return in_threads
 
 

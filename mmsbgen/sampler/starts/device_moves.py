@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.backends import find_device, opened
+from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN, table_places
 from mmsbgen.kernels.build import BoundKernel, build
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.starts.local_moving import Best, Mover, Weighted, in_threads
 
-__all__ = ["by_kernel", "on_device"]
+if TYPE_CHECKING:
+    from mmsbgen.kernels.problem import Problem
+    from mmsbgen.kernels.runtime import Runtime
+
+__all__ = ["by_kernel", "moving_kernel", "on_device"]
+
+log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -31,6 +39,15 @@ def on_device(name: str, config: Config) -> Iterator[Mover]:
     with opened(find_device(name)) as device:
         # The source is the same for graphs of all sizes.
         yield by_kernel(build(device, MMSB.kernel("best_labels"), MMSB.problem(), config))
+
+
+def moving_kernel(runtime: Runtime, problem: Problem, what: str) -> BoundKernel | None:
+    """The kernel best_labels of a run; None, with a warning on what it was for, if it does not compile."""
+    try:
+        return runtime.kernel("best_labels", problem)
+    except MmsbgenError as error:
+        log.warning("vertices move in threads when %s: %s", what, error)
+        return None
 
 
 def by_kernel(kernel: BoundKernel) -> Mover:

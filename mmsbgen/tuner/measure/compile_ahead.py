@@ -131,10 +131,6 @@ class CompileAhead:
                 pool = self._pool if name in now else self._later
                 self._asked[name] = pool.submit(self._compile, self._spec, name, config, self.seconds)
 
-    def has(self, config: Config) -> bool:
-        """Whether a configuration's program was asked for."""
-        return self.name(config) in self._asked
-
     def settle(self, config: Config) -> None:
         """Wait for a compilation that has begun, and drop a pending one: the measuring process would repeat it."""
         future = self._asked.get(self.name(config))
@@ -160,17 +156,17 @@ class CompileAhead:
     def _wait(self, over: Callable[[], bool], pending: Collection[Future[None]]) -> None:
         try:
             while pending and not over():
-                self._let_go(True)
+                self._set_running(True)
                 wait_for(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
                 pending = {future for future in pending if not future.done()} if not over() else ()
         finally:
-            self._let_go(False)
+            self._set_running(False)
 
-    def _let_go(self, on: bool) -> None:
-        """On a processor, let the processes go on, or stop them."""
+    def _set_running(self, running: bool) -> None:
+        """On a processor, continue the processes, or stop them."""
         if self.before:
             for child in self._children:
-                child.let_go(on)
+                child.set_running(running)
 
     def close(self) -> None:
         """Drop pending requests and end the processes."""

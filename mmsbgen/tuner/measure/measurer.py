@@ -169,11 +169,11 @@ class Measurer:
             self._lose()
             raise
 
-    def let_go(self, on: bool) -> None:
-        """Let the child go on, or stop it until then; may be called while another thread waits for its answer."""
-        self._stopped = not on
+    def set_running(self, running: bool) -> None:
+        """Continue the child, or stop it; may be called while another thread waits for its answer."""
+        self._stopped = not running
         if self._newest is not None:
-            self._newest.let_go(on)
+            self._newest.set_running(running)
 
     def hardware(self) -> str:
         """The device's name for :func:`mmsbgen.backends.device_lock.device_lock`."""
@@ -266,7 +266,7 @@ class Measurer:
         if self._child is None:
             self._newest = child = _Child(self.limits)
             if self._stopped:
-                child.let_go(False)
+                child.set_running(False)
             try:
                 info: DeviceInfo = child.ask("open", (self.device,), "load", self.limits)
             except BaseException:
