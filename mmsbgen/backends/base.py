@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import weakref
 from abc import ABC, abstractmethod
@@ -319,23 +320,25 @@ class Device(ABC):
         if not rows.size:
             return np.empty((*rows.shape, *buffer.shape[1:]), buffer.dtype)
         wanted, back = np.unique(rows.astype(np.int64), return_inverse=True)
+        if wanted[0] < 0 or wanted[-1] >= buffer.shape[0]:
+            raise InputError(f"rows {wanted[0]}..{wanted[-1]} are not within {buffer!r}")
         # Neighbours are read together, and all together with what lies between them if that takes less than the copies.
-        runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
+        runs = 1 + np.count_nonzero(np.diff(wanted) != 1)
         row_bytes = math.prod(buffer.shape[1:]) * buffer.dtype.itemsize
-        if (int(wanted[-1] - wanted[0]) + 1 - wanted.size) * row_bytes < _COPY_BYTES * (len(runs) - 1):
+        if (int(wanted[-1] - wanted[0]) + 1 - wanted.size) * row_bytes < _COPY_BYTES * (runs - 1):
             found = self.download_range(buffer, int(wanted[0]), int(wanted[-1]) + 1)[wanted - wanted[0]]
         else:
             found = np.empty((wanted.size, *buffer.shape[1:]), buffer.dtype)
-            ends = np.cumsum([run.size for run in runs])
-            parts = [found[end - run.size : end] for run, end in zip(runs, ends, strict=True)]
-            self._read_parts(buffer, parts, [int(run[0]) * row_bytes for run in runs])
+            self._read_rows(buffer, found, wanted)
         asked: NDArray[Any] = found[back.reshape(rows.shape)]
         return asked
 
-    def _read_parts(self, buffer: Buffer, arrays: Sequence[NDArray[Any]], offsets: Sequence[int]) -> None:
-        """Fill several arrays, each from the buffer's bytes at its offset on."""
-        for array, offset in zip(arrays, offsets, strict=True):
-            self._read(buffer, array, offset)
+    def _read_rows(self, buffer: Buffer, found: NDArray[Any], rows: NDArray[np.int64]) -> None:
+        """Fill ``found`` from the rows at ``rows``, which ascend without doubles; neighbours together."""
+        row_bytes = math.prod(buffer.shape[1:]) * buffer.dtype.itemsize
+        starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1).tolist()
+        for start, stop in itertools.pairwise([*starts, rows.size]):
+            self._read(buffer, found[start:stop], int(rows[start]) * row_bytes)
 
     @abstractmethod
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:

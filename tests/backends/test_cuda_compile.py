@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from mmsbgen.backends.binary_cache import BinaryCache
-from mmsbgen.backends.nvidia import cuda_compile, held_launches
+from mmsbgen.backends.nvidia import cuda_compile, cuda_device, held_launches
 from mmsbgen.backends.nvidia.cuda_compile import (
     CudaCompiler,
     compile_cuda,
@@ -55,6 +55,11 @@ def test_the_kernel_that_holds_a_stream_compiles(compiler: CudaCompiler) -> None
 
 
 @pytest.mark.slow
+def test_the_kernels_that_gather_rows_compile(compiler: CudaCompiler) -> None:
+    found = compile_cuda(cuda_device.GATHER, "sm_90", compiler=compiler)
+    assert set(found.resources) == {"gather_words", "gather_bytes"}
+
+
 def test_reports_resources(compiler: CudaCompiler) -> None:
     compiled = compile_cuda(SOURCE, compiler=compiler)
     assert compiled.cubin.startswith(b"\x7fELF")

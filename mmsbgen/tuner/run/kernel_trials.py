@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -282,7 +283,9 @@ class Evaluator:
         if self.ahead is not None and not self.ahead.before:
             self.ahead.settle(config)
         compile_s = time.monotonic() - begin
-        outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
+        with ThreadPoolExecutor(1) as beside:
+            beside.submit(self.made.program, config)  # for the record: it takes up to a tenth of a trial
+            outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
         if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
             outcome = replace(outcome, energy=self.energy(config))
         name = digest(dict(config))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
 from mmsbgen.kernels.space import Config
 
@@ -120,8 +121,7 @@ def expected_improvement(mean: Matrix, deviation: Matrix, best: float) -> Matrix
     """Expected amount by which a measurement falls below ``best``, for each mean and standard deviation."""
     gap = (best - mean) / deviation
     density = np.exp(-(gap**2) / 2) / math.sqrt(2 * math.pi)
-    below = 0.5 * (1 + np.vectorize(math.erf)(gap / math.sqrt(2)))
-    found: Matrix = deviation * (gap * below + density)
+    found: Matrix = deviation * (gap * ndtr(gap) + density)
     return found
 
 
