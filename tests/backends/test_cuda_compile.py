@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+import psutil
 import pytest
 
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia import cuda_compile, cuda_device, held_launches
 from mmsbgen.backends.nvidia.cuda_compile import (
     CudaCompiler,
+    Nvcc,
     compile_cuda,
     compile_side_by_side,
     find_compiler,
     parse_resources,
 )
+from mmsbgen.backends.nvidia.nvrtc import Nvrtc, NvrtcProcesses
 from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
 
 SOURCE = """
@@ -149,10 +154,47 @@ def test_side_by_side_all_but_what_is_refused_gets_into_the_cache(tmp_path: Path
 
 
 def test_says_how_to_get_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_compile, "_nvcc_path", lambda: None)
-    monkeypatch.setattr(cuda_compile, "_has_nvrtc", lambda: False)
+    monkeypatch.setattr(cuda_compile, "nvcc_path", lambda: None)
+    monkeypatch.setattr(cuda_compile, "has_nvrtc", lambda: False)
     with pytest.raises(MissingDependencyError, match=r"pip install 'mmsbgen\[nvrtc\]'"):
         find_compiler()
+
+
+@pytest.mark.parametrize(("fits", "chosen"), [(True, Nvrtc), (False, Nvcc)])
+def test_nvrtc_is_used_where_the_driver_loads_what_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fits: bool, chosen: type
+) -> None:
+    monkeypatch.setattr(Nvrtc, "fits_driver", lambda self: fits)
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho release 13.0, V13.0.88\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setattr(cuda_compile, "nvcc_path", lambda: str(nvcc))
+    assert isinstance(find_compiler(), chosen)
+    assert isinstance(find_compiler("nvcc"), Nvcc)
+    assert isinstance(find_compiler("nvrtc"), Nvrtc)
+
+
+@pytest.mark.slow
+def test_several_processes_compile_side_by_side() -> None:
+    compiler = NvrtcProcesses(2)
+    target = ["--gpu-architecture=sm_90"]
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(compiler.compile, source, target) for source in (SOURCE, "wrong", "", SOURCE)]
+    assert found[0].result()[0] == found[3].result()[0] == Nvrtc().compile(SOURCE, target)[0]
+    assert found[2].exception() is None
+    with pytest.raises(CompileError, match=r"refused the source(.|\n)*wrong"):
+        found[1].result()
+    children = [child.pid for child in compiler._started]
+    for pid in children[:1]:
+        os.kill(pid, signal.SIGKILL)
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(compiler.compile, SOURCE, target).exception() for _ in children]
+    assert [str(end) for end in ends if end] == [f"{compiler.version}: the process died: SIGKILL"]
+    assert compiler.compile(SOURCE, target)[0] == found[0].result()[0], "another process took its place"
+    compiler.cancel()
+    with pytest.raises(CompileError, match="cancelled"):
+        compiler.compile(SOURCE, target)
+    assert not any(psutil.pid_exists(pid) for pid in children)
 
 
 def test_a_log_without_kernels() -> None:

@@ -59,6 +59,9 @@ class Compiler:
     def calls(self) -> int:
         return len(self.began)
 
+    def cancel(self) -> None:
+        self.gate.set()
+
     def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
         self.began.append(source)
         assert self.gate.wait(200)

@@ -5,28 +5,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from mmsbgen.backends.binary_cache import BinaryCache
+from mmsbgen.backends.nvidia.nvrtc import NO_COMPILER, Nvrtc, NvrtcProcesses, has_nvrtc, nvcc_path
 from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
 from mmsbgen.base.processes import cores, guarded_command, kill_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NO_COMPILER = (
-    "CUDA: no compiler was found; put nvcc of the CUDA toolkit on the PATH (or set CUDA_HOME), "
-    "or get NVRTC with: pip install 'mmsbgen[nvrtc]'"
-)
 #: Instructions that exist on sm_90 only; they need the target sm_90a.
 _OF_SM_90 = "wgmma."
 _COMMON_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
@@ -64,19 +58,38 @@ class CudaCompiler(Protocol):
         """Return cubin and log; raise CompileError with the log."""
 
 
-def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> CudaCompiler:
-    """Return nvcc if it is installed, else NVRTC; or the preferred one.
+class CancellableCompiler(CudaCompiler, Protocol):
+    """A compiler whose processes can be ended."""
+
+    def cancel(self) -> None:
+        """End all compilations and refuse new ones; their threads raise CompileError."""
+
+
+def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> Nvcc | Nvrtc:
+    """Return NVRTC if it is installed and fits the driver, else nvcc; or the preferred one.
+
+    NVRTC takes a third of nvcc's time for the same code.
 
     Raises:
         MissingDependencyError: it is not installed; the message says how to get it.
     """
     if prefer not in {None, "nvcc", "nvrtc"}:
         raise InputError(f"unknown CUDA compiler {prefer!r}: choose nvcc or nvrtc")
-    if prefer != "nvrtc" and (path := _nvcc_path()) is not None:
+    path = nvcc_path() if prefer != "nvrtc" else None
+    if prefer != "nvcc" and has_nvrtc():
+        with contextlib.suppress(MissingDependencyError) if path is not None else contextlib.nullcontext():
+            found = Nvrtc()
+            if path is None or found.fits_driver():
+                return found
+    if path is not None:
         return Nvcc(path)
-    if prefer != "nvcc" and _has_nvrtc():
-        return Nvrtc()
-    raise MissingDependencyError(_NO_COMPILER)
+    raise MissingDependencyError(NO_COMPILER)
+
+
+def compiler_that_ends(processes: int) -> Nvcc | NvrtcProcesses:
+    """The default compiler for ``processes`` compilations at a time, with a method ``cancel``."""
+    found = find_compiler()
+    return NvrtcProcesses(processes) if isinstance(found, Nvrtc) else Nvcc(found.path, cancellable=True)
 
 
 def compile_cuda(
@@ -133,7 +146,11 @@ def compile_side_by_side(
         with contextlib.suppress(CompileError):
             compile_cuda(source, arch, options, compiler=compiler, cache=cache)
 
-    with ThreadPoolExecutor(cores(), thread_name_prefix="compile") as pool:
+    with contextlib.ExitStack() as stack:
+        if isinstance(compiler, Nvrtc):
+            compiler = NvrtcProcesses(cores())
+            stack.callback(compiler.cancel)
+        pool = stack.enter_context(ThreadPoolExecutor(cores(), thread_name_prefix="compile"))
         list(pool.map(one, sources))
 
 
@@ -228,54 +245,6 @@ class Nvcc:
             kill_group(process) if self.cancellable else process.kill()
 
 
-class Nvrtc:
-    """NVIDIA's run-time compiler, by the package ``cuda-bindings``."""
-
-    def __init__(self) -> None:
-        from cuda.bindings import nvrtc
-
-        self._nvrtc: Any = nvrtc
-        try:
-            _, major, minor = self._checked(nvrtc.nvrtcVersion(), "nvrtcVersion")
-        except (RuntimeError, OSError) as error:
-            raise MissingDependencyError(f"{_NO_COMPILER} (NVRTC does not load: {error})") from error
-        self.version = f"NVRTC {major}.{minor}"
-
-    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
-        """Return cubin and log; raise CompileError with the log."""
-        nvrtc = self._nvrtc
-        _, program = self._checked(
-            nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []), "nvrtcCreateProgram"
-        )
-        try:
-            flags = [flag.encode() for flag in (*options, *(f"-I{path}" for path in _header_folders()))]
-            (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-            _, size = self._checked(nvrtc.nvrtcGetProgramLogSize(program), "nvrtcGetProgramLogSize")
-            text = bytearray(size)
-            self._checked(nvrtc.nvrtcGetProgramLog(program, text), "nvrtcGetProgramLog")
-            log = text.decode(errors="replace").strip(" \n\0")
-            if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-                reason = log or status.name
-                raise CompileError(f"{self.version} refused the source, options {list(options)}:\n{reason}")
-            _, size = self._checked(nvrtc.nvrtcGetCUBINSize(program), "nvrtcGetCUBINSize")
-            cubin = bytearray(size)
-            self._checked(nvrtc.nvrtcGetCUBIN(program, cubin), "nvrtcGetCUBIN")
-            return bytes(cubin), log
-        finally:
-            nvrtc.nvrtcDestroyProgram(program)
-
-    def _checked(self, answer: tuple[Any, ...], call: str) -> tuple[Any, ...]:
-        if answer[0] != self._nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"NVRTC: {call} failed: {answer[0].name}")
-        return answer
-
-
-def _nvcc_path() -> str | None:
-    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    folders = [os.path.join(home, "bin") for home in (*homes, "/usr/local/cuda", "/opt/cuda")]
-    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(folders))
-
-
 @functools.cache
 def _nvcc_version(path: str) -> str:
     try:
@@ -284,22 +253,3 @@ def _nvcc_version(path: str) -> str:
         raise MissingDependencyError(f"CUDA: {path} does not run: {error}") from error
     match = re.search(r"\bV(\d+(?:\.\d+)+)", text)
     return match[1] if match else "of unknown version"
-
-
-def _has_nvrtc() -> bool:
-    try:
-        from cuda.bindings import nvrtc  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-@functools.cache
-def _header_folders() -> tuple[str, ...]:
-    """Return the first folder that has CUDA's own headers, as NVRTC does not search for them."""
-    candidates = [Path(folder, "nvidia", "cu13", "include") for folder in sys.path if folder]
-    if (nvcc := _nvcc_path()) is not None:
-        candidates.append(Path(nvcc).resolve().parent.parent / "include")
-    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
-    candidates += [Path(home, "include") for home in homes if home]
-    return tuple(str(path) for path in candidates if (path / "cuda_fp16.h").exists())[:1]

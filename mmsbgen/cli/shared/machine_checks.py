@@ -205,7 +205,7 @@ def _opencl() -> Iterator[Finding]:
 
 
 def _cuda() -> Iterator[Finding]:
-    from mmsbgen.backends.nvidia import cuda_compile, cuda_device
+    from mmsbgen.backends.nvidia import cuda_compile, cuda_device, nvrtc
 
     version = Path("/proc/driver/nvidia/version")
     if driver := version.exists():
@@ -213,7 +213,7 @@ def _cuda() -> Iterator[Finding]:
     for name, remedy in (("nvcc", "install the CUDA toolkit"), ("nvrtc", "pip install 'mmsbgen[nvrtc]'")):
         try:
             found = cuda_compile.find_compiler(name)  # type: ignore[arg-type]
-            place = cuda_compile._nvcc_path() if name == "nvcc" else None
+            place = nvrtc.nvcc_path() if name == "nvcc" else None
             yield Finding("CUDA", "ok", f"compiler {found.version}{f' at {place}' if place else ''}")
         except MissingDependencyError:
             if driver:

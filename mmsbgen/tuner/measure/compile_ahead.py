@@ -19,7 +19,7 @@ from typing import Self
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends.binary_cache import BinaryCache
-from mmsbgen.backends.nvidia.cuda_compile import CudaCompiler, Nvcc, compile_cuda, find_compiler
+from mmsbgen.backends.nvidia.cuda_compile import CancellableCompiler, compile_cuda, compiler_that_ends
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import cores
 from mmsbgen.db.records.canonical_json import digest
@@ -61,7 +61,7 @@ class CompileAhead:
         *,
         limits: TrialLimits | None = None,
         seed: int = 0,
-        compiler: CudaCompiler | None = None,
+        compiler: CancellableCompiler | None = None,
         cache: BinaryCache | None = None,
     ) -> None:
         self.jobs = jobs if jobs > 1 and info.backend != "fake" else 0
@@ -76,8 +76,7 @@ class CompileAhead:
         self._compiler, self._cache = compiler, cache
         if compiler is None and info.backend == "cuda":
             with contextlib.suppress(MmsbgenError):  # the measuring process reports it
-                found = find_compiler()
-                self._compiler = Nvcc(found.path, cancellable=True) if isinstance(found, Nvcc) else found
+                self._compiler = compiler_that_ends(max(1, self.jobs))
         self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
         # What may be needed later leaves room for what is needed now.
         self._later = ThreadPoolExecutor(max(1, self.jobs // 2), thread_name_prefix="later", initializer=self._give_way)
@@ -175,7 +174,7 @@ class CompileAhead:
             pool.shutdown(wait=False, cancel_futures=True)
         for child in self._children:
             child.close()
-        if isinstance(self._compiler, Nvcc) and self._compiler.cancellable:
+        if self._compiler is not None:
             self._compiler.cancel()  # its result is not needed; it may take longer than a whole run
         for pool in (self._pool, self._later):
             pool.shutdown(wait=True)

@@ -1,0 +1,190 @@
+"""NVRTC, NVIDIA's run-time compiler, in this process and in several others."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import queue
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from mmsbgen.base.errors import CompileError, MissingDependencyError
+from mmsbgen.base.processes import ChildProcess, parent_connection
+
+NO_COMPILER = (
+    "CUDA: no compiler was found; put nvcc of the CUDA toolkit on the PATH (or set CUDA_HOME), "
+    "or get NVRTC with: pip install 'mmsbgen[nvrtc]'"
+)
+
+
+class Nvrtc:
+    """NVIDIA's run-time compiler, by the package ``cuda-bindings``."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import nvrtc
+
+        self._nvrtc: Any = nvrtc
+        try:
+            _, major, minor = self._checked(nvrtc.nvrtcVersion(), "nvrtcVersion")
+        except (RuntimeError, OSError) as error:
+            raise MissingDependencyError(f"{NO_COMPILER} (NVRTC does not load: {error})") from error
+        self.version = f"NVRTC {major}.{minor}"
+        self._major = int(major)
+
+    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
+        """Return cubin and log; raise CompileError with the log."""
+        nvrtc = self._nvrtc
+        _, program = self._checked(
+            nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []), "nvrtcCreateProgram"
+        )
+        try:
+            flags = [flag.encode() for flag in (*options, *(f"-I{path}" for path in header_folders()))]
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+            _, size = self._checked(nvrtc.nvrtcGetProgramLogSize(program), "nvrtcGetProgramLogSize")
+            text = bytearray(size)
+            self._checked(nvrtc.nvrtcGetProgramLog(program, text), "nvrtcGetProgramLog")
+            log = text.decode(errors="replace").strip(" \n\0")
+            if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+                reason = log or status.name
+                raise CompileError(f"{self.version} refused the source, options {list(options)}:\n{reason}")
+            _, size = self._checked(nvrtc.nvrtcGetCUBINSize(program), "nvrtcGetCUBINSize")
+            cubin = bytearray(size)
+            self._checked(nvrtc.nvrtcGetCUBIN(program, cubin), "nvrtcGetCUBIN")
+            return bytes(cubin), log
+        finally:
+            nvrtc.nvrtcDestroyProgram(program)
+
+    def _checked(self, answer: tuple[Any, ...], call: str) -> tuple[Any, ...]:
+        if answer[0] != self._nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(f"NVRTC: {call} failed: {answer[0].name}")
+        return answer
+
+    def fits_driver(self) -> bool:
+        """Whether the driver loads what this compiles: it must be of the same major version, or a later one.
+
+        True without a driver.
+        """
+        from cuda.bindings import driver
+
+        try:
+            status, version = driver.cuDriverGetVersion()
+        except RuntimeError:  # the library of the driver is not there
+            return True
+        return bool(status != driver.CUresult.CUDA_SUCCESS or version // 1000 >= self._major)
+
+
+class NvrtcProcesses:
+    """NVRTC in ``count`` processes, each started with its first task: in one, only one program compiles at a time.
+
+    They end with :meth:`cancel`.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.version = Nvrtc().version
+        self._free: queue.SimpleQueue[ChildProcess | None] = queue.SimpleQueue()
+        for _ in range(count):
+            self._free.put(None)
+        self._started: set[ChildProcess] = set()
+        # A process dies with the thread that started it, which must not be one that ends while others use it.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="nvrtc")
+        self._lock = threading.Lock()
+        self._cancelled = False
+
+    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
+        """Return cubin and log; raise CompileError with the log, also for a process that died."""
+        child = self._free.get()
+        try:
+            child = child or self._start()
+            try:
+                child.connection.send((source, [*options]))
+                answer: tuple[bytes, str] | CompileError = child.connection.recv()
+            except (EOFError, OSError) as error:
+                lost, child = child, None
+                how = lost.ending()
+                self._end(lost)
+                raise CompileError(f"{self.version}: {how}") from error
+        finally:
+            self._free.put(child)
+        if isinstance(answer, CompileError):
+            raise answer
+        return answer
+
+    def cancel(self) -> None:
+        """End all compilations and refuse new ones; their threads raise CompileError."""
+        with self._lock:
+            self._cancelled = True
+            for child in self._started:
+                child.kill()
+        with contextlib.suppress(queue.Empty):
+            idle = [self._free.get_nowait() for _ in range(self._free.qsize())]
+            for child in filter(None, idle):
+                self._end(child)
+            for _ in idle:
+                self._free.put(None)
+        self._starter.shutdown(wait=False)
+
+    def _start(self) -> ChildProcess:
+        with self._lock:
+            if self._cancelled:
+                raise CompileError(f"{self.version}: compiling was cancelled")
+            child = self._starter.submit(ChildProcess, "mmsbgen.backends.nvidia.nvrtc").result()
+            self._started.add(child)
+            return child
+
+    def _end(self, child: ChildProcess) -> None:
+        with self._lock:
+            self._started.remove(child)
+        child.close()
+
+
+def nvcc_path() -> str | None:
+    """The path of the CUDA toolkit's compiler, None if there is no toolkit."""
+    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    folders = [os.path.join(home, "bin") for home in (*homes, "/usr/local/cuda", "/opt/cuda")]
+    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(folders))
+
+
+def has_nvrtc() -> bool:
+    """Whether the bindings of NVRTC are installed."""
+    try:
+        from cuda.bindings import nvrtc  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@functools.cache
+def header_folders() -> tuple[str, ...]:
+    """Return the first folder that has CUDA's own headers, as NVRTC does not search for them."""
+    candidates = [Path(folder, "nvidia", "cu13", "include") for folder in sys.path if folder]
+    if (nvcc := nvcc_path()) is not None:
+        candidates.append(Path(nvcc).resolve().parent.parent / "include")
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    candidates += [Path(home, "include") for home in homes if home]
+    return tuple(str(path) for path in candidates if (path / "cuda_fp16.h").exists())[:1]
+
+
+def main() -> None:
+    """Compile what the parent process sends, until it closes the connection."""
+    connection, compiler = parent_connection(), Nvrtc()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)  # whoever launches kernels goes first
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            source, options = connection.recv()
+            try:
+                answer: tuple[bytes, str] | CompileError = compiler.compile(source, options)
+            except CompileError as error:
+                answer = error
+            connection.send(answer)
+
+
+if __name__ == "__main__":
+    main()
