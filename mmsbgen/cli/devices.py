@@ -30,8 +30,8 @@ def devices(as_json: bool) -> None:
         sides |= dict.fromkeys(("units", "memory", "local memory", "max block", "vector"), "right")
         print_table({**sides, "fp64": "left", "driver": "left"}, [_row(info) for info in found])
         click.echo(
-            f"\nUsed when none is named: {found[0].spec}. Choose another with --device: its name here, the number "
-            "alone where only one has it, or a part of device and platform that only one has."
+            f"\nUsed when none is named: {found[0].spec}. Choose another with --device: its name, its number if "
+            "unique, or a unique part of device or platform."
         )
     else:
         click.echo("No device was found.")

@@ -147,7 +147,7 @@ _SCATTERED = (0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.5)
 @pytest.mark.parametrize(
     ("times", "said"),
     [
-        (([1.0] * 9, [1.2] * 9), "20.0% ± 0.0% faster than the next in 9 rounds: rival"),
+        (([1.0] * 9, [1.2] * 9), "The next one takes 20.0% longer (± 0.0%, 9 rounds): rival"),
         (([1.0] * 9, [1.005, 0.995] * 4 + [1.001]), "2 finalists cannot be told apart; this is the simplest of them. "),
         (([1.0] * 9, _SCATTERED), "2 finalists cannot be told apart; this is the fastest by more than 1 %. "),
         (

@@ -68,18 +68,19 @@ def _roofs(roofs: Roofs) -> str:
 
 def certainty(verdict: FinalsVerdict, rival: str) -> str:
     """The winner's margin over the other finalists, in one or two sentences."""
+    compared = (
+        f"The next one takes {abs(verdict.margin):.1%} {'longer' if verdict.margin >= 0 else 'less time'} "
+        f"(± {verdict.noise:.1%}, {verdict.rounds} rounds): {rival}"
+    )
     if verdict.decided:
-        return f"{verdict.margin:.1%} ± {verdict.noise:.1%} faster than the next in {verdict.rounds} rounds: {rival}"
+        return compared
     tied, near = len(verdict.tied), len(verdict.near)
     chosen = f"the simplest of the {near} within 1 % of the fastest"
     if near == tied:
         chosen = "the simplest of them"
     elif near == 1:
         chosen = "the fastest by more than 1 %"
-    return (
-        f"{tied} finalists cannot be told apart; this is {chosen}. The next one is {abs(verdict.margin):.1%} "
-        f"{'slower' if verdict.margin >= 0 else 'faster'} (± {verdict.noise:.1%}, {verdict.rounds} rounds): {rival}"
-    )
+    return f"{tied} finalists cannot be told apart; this is {chosen}. {compared}"
 
 
 def _row(kernel: KernelReport) -> dict[str, str]:
