@@ -320,25 +320,18 @@ class Device(ABC):
         if not rows.size:
             return np.empty((*rows.shape, *buffer.shape[1:]), buffer.dtype)
         wanted, back = np.unique(rows.astype(np.int64), return_inverse=True)
-        if wanted[0] < 0 or wanted[-1] >= buffer.shape[0]:
-            raise InputError(f"rows {wanted[0]}..{wanted[-1]} are not within {buffer!r}")
+        check_rows(buffer, wanted)
         # Neighbours are read together, and all together with what lies between them if that takes less than the copies.
-        runs = 1 + np.count_nonzero(np.diff(wanted) != 1)
+        starts = np.flatnonzero(np.diff(wanted, prepend=-2) != 1).tolist()
         row_bytes = math.prod(buffer.shape[1:]) * buffer.dtype.itemsize
-        if (int(wanted[-1] - wanted[0]) + 1 - wanted.size) * row_bytes < _COPY_BYTES * (runs - 1):
+        if (int(wanted[-1] - wanted[0]) + 1 - wanted.size) * row_bytes < _COPY_BYTES * (len(starts) - 1):
             found = self.download_range(buffer, int(wanted[0]), int(wanted[-1]) + 1)[wanted - wanted[0]]
         else:
             found = np.empty((wanted.size, *buffer.shape[1:]), buffer.dtype)
-            self._read_rows(buffer, found, wanted)
+            for start, stop in itertools.pairwise([*starts, wanted.size]):
+                self._read(buffer, found[start:stop], int(wanted[start]) * row_bytes)
         asked: NDArray[Any] = found[back.reshape(rows.shape)]
         return asked
-
-    def _read_rows(self, buffer: Buffer, found: NDArray[Any], rows: NDArray[np.int64]) -> None:
-        """Fill ``found`` from the rows at ``rows``, which ascend without doubles; neighbours together."""
-        row_bytes = math.prod(buffer.shape[1:]) * buffer.dtype.itemsize
-        starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1).tolist()
-        for start, stop in itertools.pairwise([*starts, rows.size]):
-            self._read(buffer, found[start:stop], int(rows[start]) * row_bytes)
 
     @abstractmethod
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
@@ -399,3 +392,9 @@ class Device(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.info.spec}: {self.info.name}, {self.info.platform})"
+
+
+def check_rows(buffer: Buffer, rows: NDArray[np.integer[Any]]) -> None:
+    """Raise InputError unless all ``rows``, of which there are some, are rows of ``buffer``."""
+    if rows.min() < 0 or rows.max() >= buffer.shape[0]:
+        raise InputError(f"rows {rows.min()}..{rows.max()} are not within {buffer!r}")

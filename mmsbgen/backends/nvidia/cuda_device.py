@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmsbgen.backends.base import (
-    Buffer,
-    DeviceInfo,
-)
+from mmsbgen.backends.base import Buffer, DeviceInfo, check_rows
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia import held_launches, pinned_memory
 from mmsbgen.backends.nvidia.cuda_compile import (
@@ -142,11 +139,12 @@ class CudaDevice(ContextDevice):
                 self.driver.memcpy_dtoh(array, address_of(buffer) + offset_bytes)
                 self.recent.clear()
 
-    def _read_rows(self, buffer: Buffer, found: NDArray[Any], rows: NDArray[np.int64]) -> None:
+    def download_rows(self, buffer: Buffer, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        found: NDArray[Any] = np.empty((*rows.shape, *buffer.shape[1:]), buffer.dtype)
         # The host takes 10 us for each copy.
-        if np.count_nonzero(np.diff(rows) != 1) < _MANY_READS or not found.nbytes:
-            super()._read_rows(buffer, found, rows)
-            return
+        if np.count_nonzero(np.diff(rows.ravel()) != 1) < _MANY_READS or not found.nbytes:
+            return super().download_rows(buffer, rows)
+        check_rows(buffer, rows)
         words = found.nbytes // rows.size, found.nbytes
         name, size = ("gather_words", 4) if words[0] % 4 == 0 else ("gather_bytes", 1)
         arguments = [np.uint64(count // size) for count in words]
@@ -155,6 +153,7 @@ class CudaDevice(ContextDevice):
                 (self.info.compute_units,), (1024,), [buffer, places, gathered, *arguments]
             )
             self._read(gathered, found, 0)
+        return found
 
     @functools.cached_property
     def _gather(self) -> CudaProgram:

@@ -57,12 +57,21 @@ def indent_source(text: str) -> str:
 
 def without_unused_defines(text: str) -> str:
     """The same program without ``#define NAME ...`` lines whose name is not used elsewhere."""
-    while True:
-        counts = Counter(_WORD.findall(_COMMENT.sub("", text)))
-        if not (unused := [found for found in _DEFINE.finditer(text) if counts[found[1]] == 1]):
-            return text
-        for found in reversed(unused):
-            text = text[: found.start()] + text[found.end() :]
+    counts, defines = Counter(_words(text)), list(_DEFINE.finditer(text))
+    while unused := [found for found in defines if counts[found[1]] == 1]:
+        for found in unused:
+            counts.subtract(_words(found[0]))
+    kept, end = [], 0
+    for found in defines:
+        if not counts[found[1]]:
+            kept.append(text[end : found.start()])
+            end = found.end()
+    return "".join([*kept, text[end:]])
+
+
+def _words(text: str) -> list[str]:
+    """The words outside comments."""
+    return _WORD.findall(_COMMENT.sub("", text))
 
 
 def _leading(line: str) -> int:
