@@ -272,7 +272,8 @@ class Index:
                 own = self._store.candidates(family=kernel[0], kernel=kernel[1])
             groups = _grouped(own)
             if self._shipped is not None:
-                groups += without(shipped_groups(self._shipped).get(kernel, []), {found.uid for _, found in own})
+                shipped = shipped_groups(self._shipped, key.device.backend)
+                groups += without(shipped.get(kernel, []), {found.uid for _, found in own})
             self._groups[kernel] = groups
         return self._groups[kernel]
 
@@ -309,10 +310,12 @@ def without(groups: Iterable[Group], uids: Collection[str]) -> list[Group]:
 
 
 @cache
-def shipped_groups(folder: Path = SHIPPED) -> dict[tuple[str, str], list[Group]]:
-    """The records that come with the package, by family and name of the kernel; read once."""
+def shipped_groups(folder: Path = SHIPPED, backend: str = "") -> dict[tuple[str, str], list[Group]]:
+    """The records that come with the package, of ``backend`` or of all, by family and name of the kernel; read once."""
     groups: defaultdict[_Kernel, list[Group]] = defaultdict(list)
     for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")]):
+        if backend and path.suffix == ".jsonl" and f'"backend":"{backend}"'.encode() not in path.read_bytes():
+            continue
         for kernel, found in _by_kernel(jsonl.read(path).trials, path.name).items():
             groups[kernel] += found
     return dict(groups)

@@ -27,8 +27,8 @@ _FIRST = 0.125
 _ROUNDS, _SETTLED = 30, 1e-3
 #: Bound of probabilities, and of log odds.
 _LEAST, _MOST_ODDS = 1e-6, 50.0
-#: Candidates that a thread takes at a time.
-_PART = 1 << 16
+#: Candidates that a thread takes at a time; with fewer, threads mostly wait for each other.
+_PART = 1 << 18
 #: Counts of explained links are rounded to this part of a link: the law of a member has few values to be computed for.
 _STEPS = 8
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from mmsbgen.base.id_text import plural
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.graph import Graph, Split
 from mmsbgen.graph.graph import pack_pairs
 from mmsbgen.sampler.calibration.curve import CalibrationCurve, fitted, probabilities
@@ -24,6 +25,8 @@ FEWEST_LINKS = 20
 _TRAINING, _BY_PROBABILITY, _UNIFORM, _MOST_ELEMENTS = 20_000, 20_000, 2_000, 1 << 26
 #: Most entries of pi from which pairs are drawn.
 _MOST_ENTRIES = 1 << 26
+#: Vertices that a thread takes at a time.
+_ROWS = 1 << 16
 #: Multiplier of Fibonacci hashing.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -120,13 +123,7 @@ class _Draws:
         for one, sums in zip(self._chains, self._sums, strict=True):
             mass = one.beta * sums**2
             communities = np.repeat(np.arange(one.width), rng.multinomial(self._each, mass / mass.sum()))
-            n, r = one.indices.shape
-            by_vertex = csr_array((one.values.ravel(), one.indices.ravel(), np.arange(n + 1) * r), (n, one.width))
-            entries = by_vertex.tocsc()
-            before = np.concatenate([[0.0], np.cumsum(entries.data, dtype=np.float64)])
-            begin, end = (entries.indptr[communities + i].astype(np.int64) for i in (0, 1))
-            places = before[begin] + rng.random((2, self._each)) * (before[end] - before[begin])
-            drawn.append(entries.indices[np.searchsorted(before, places, "right").clip(begin + 1, end) - 1].T)
+            drawn.append(_members(one, communities, rng))
         pairs = np.sort(np.concatenate(drawn), axis=1)
         pairs = pairs[pairs[:, 0] < pairs[:, 1]]
         known, keys = pack_pairs(*graph.links.T), pack_pairs(*pairs.T)
@@ -148,3 +145,29 @@ class _Draws:
             weights = one.beta * 2.0 * self._each / float(one.beta @ sums**2)
             expected += link_probabilities(pairs, StoredRows(one, completed=False), weights, 0.0)
         return expected
+
+
+def _members(found: Memberships, communities: Ints, rng: np.random.Generator) -> Ints:
+    """Two vertices ``[S, 2]`` for each of the ``communities`` ``[S]``, in proportion to their entries of it."""
+    n, r = found.indices.shape
+
+    def by_community(rows: slice) -> tuple[Ints, Ints, Floats]:
+        """Of a part of the vertices: where each community begins, its vertices, and the sums of entries before each."""
+        indices, values = found.indices[rows], found.values[rows]
+        shape = len(indices), found.width
+        entries = csr_array((values.ravel(), indices.ravel(), np.arange(shape[0] + 1) * r), shape).tocsc()
+        return entries.indptr, entries.indices, np.append(0.0, np.cumsum(entries.data, dtype=np.float64))
+
+    parts = [slice(first, first + _ROWS) for first in range(0, n, _ROWS)]
+    ordered = list(side_by_side(by_community, parts))
+    sums = np.cumsum([np.zeros(found.width), *(np.diff(before[starts]) for starts, _, before in ordered)], axis=0)
+    whole = sums[-1, communities][:, None]
+    places = np.minimum(rng.random((2, communities.size)).T * whole, np.nextafter(whole, 0.0))
+    drawn = np.empty((communities.size, 2), np.int64)
+    for number, (part, (starts, vertices, before)) in enumerate(zip(parts, ordered, strict=True)):
+        within = places - sums[number, communities][:, None]
+        at, end = np.nonzero((within >= 0) & (places < sums[number + 1, communities][:, None]))
+        begin, stop = (starts[communities[at] + i].astype(np.int64) for i in (0, 1))
+        found_at = np.searchsorted(before, before[begin] + within[at, end], "right").clip(begin + 1, stop) - 1
+        drawn[at, end] = part.start + vertices[found_at]
+    return drawn
