@@ -171,6 +171,53 @@ def test_no_more_is_compiled_ahead_than_there_is_time_to_measure(
     assert evaluate.part() >= 1
 
 
+class OneIsSlow(Compiler):
+    """Compiles one of the programs only when the gate opens."""
+
+    def __init__(self, slow: str) -> None:
+        super().__init__(shut=True)
+        self.slow = slow
+
+    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
+        self.began.append(source)
+        assert source != self.slow or self.gate.wait(200)
+        return b"cubin", ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [200.0, None])
+def test_within_seconds_what_is_compiled_first_is_measured_first(
+    tmp_path: Path, store: Store, seconds: float | None
+) -> None:
+    space, key = candidates(PHI, PROBLEM, traits_of(H200), {"normalise": True}), key_of(H200, PHI, PROBLEM)
+    first, *some = space.configs[:5]
+    compiler = OneIsSlow(render(PHI, PROBLEM, some[0], traits_of(H200)).program)
+    run = RunRecord(strategy="random")
+    store.begin_run(run)
+    kernel = KernelReport("update_phi", key, space, digest(space.default), None)
+    kernel.deadline = None if seconds is None else time.monotonic() + seconds
+    measured: list[Config] = []
+
+    class Noted(Sleeper):
+        def measure(self, config: Config, **how: Any) -> TrialOutcome:
+            measured.append(config)
+            if len(measured) == 4:
+                compiler.gate.set()
+            return super().measure(config, **how)
+
+    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=BinaryCache(tmp_path)) as ahead:
+        ahead.begin("update_phi")
+        made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Noted())
+        evaluate = Evaluator(
+            kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead
+        )
+        evaluate([first])
+        if seconds is None:
+            compiler.gate.set()
+        assert len(evaluate(some)) == 4
+    assert measured == [first, *([*some[1:], some[0]] if seconds else some)]
+
+
 def slow_nvcc(folder: Path) -> Path:
     """A compiler that takes minutes; ``folder`` gets a file by its number with that of the program that it drives."""
     program = folder / "nvcc"

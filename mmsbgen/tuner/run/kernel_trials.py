@@ -155,8 +155,22 @@ class Evaluator:
         while len(found) < len(configs):
             some = configs[len(found) :][: min(size, self._room())]
             self._compile(some)
-            found += [self._one(config) for config in some]
+            found += self._several(some)
         return found
+
+    def _several(self, configs: Sequence[Config]) -> list[float]:
+        """The objective for each; within a budget of seconds, what is compiled first is measured first."""
+        if self.kernel.deadline is None or self.wait_for_one is None:
+            return [self._one(config) for config in configs]
+        found, left = dict[int, float](), list(range(len(configs)))
+        while left:
+            some = [configs[place] for place in left]
+            able = [ready or not self._fresh([one]) for ready, one in zip(self.ready(some), some, strict=True)]
+            if not any(able) and self.wait_for_one():
+                continue
+            place = left.pop(able.index(True) if any(able) else 0)
+            found[place] = self._one(configs[place])
+        return [found[place] for place in range(len(configs))]
 
     def withdraw(self, trial: TrialRecord, wrong: str) -> None:
         """Replace a trial that seemed to work by one with a wrong result, and bar its configuration from use."""
