@@ -17,7 +17,7 @@ from mmsbgen.families.mmsb.numbers.storage import STORAGES, storage_named
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.graph.edgeset import EdgeSet
-from mmsbgen.kernels.build import build, check, release, traits_of, upload
+from mmsbgen.kernels.build import BoundKernel, build, check, release, traits_of, upload
 from mmsbgen.kernels.problem import Problem
 
 MMSB = family()
@@ -128,16 +128,15 @@ def several_configs(device: Device, problem: Problem, count: int) -> list[dict[s
     return [group[generator.integers(len(group))] for group in chosen]
 
 
-def phi_after_one_step(device: Device, problem: Problem, config: dict[str, Any]) -> tuple[Any, Any]:
+def phi_after_one_step(bound: BoundKernel) -> tuple[Any, Any]:
     """phi of the mini-batch and the raw rows after one step from the workload's state."""
-    bound = build(device, PHI, problem, config)
-    workload = PHI.workload(problem, 3)
+    device, workload = bound.device, PHI.workload(bound.problem, 3)
     placed = upload(device, workload)
     bound.launch(workload.count, placed).wait()
     rows = device.download(placed["pi"])[workload.arguments["spares"]]
     sums = device.download(placed["row_sums"])[workload.arguments["spares"]]
     release(placed)
-    phi = rows.astype(np.float64) * (sums.astype(np.float64)[:, None] if config["normalise"] else 1.0)
+    phi = rows.astype(np.float64) * (sums.astype(np.float64)[:, None] if bound.config["normalise"] else 1.0)
     return phi, rows
 
 
@@ -148,7 +147,8 @@ def test_same_configuration_same_bits(opencl_device: Device, dtype: str) -> None
     problem = PHI.check_problem(MMSB.problem(K=257 if dtype == "float32" else 100, dtype=dtype))
     results = []
     for config in several_configs(opencl_device, problem, 8 if dtype == "float64" else 5):
-        (phi, first), (_, second) = (phi_after_one_step(opencl_device, problem, config) for _ in range(2))
+        bound = build(opencl_device, PHI, problem, config)
+        (phi, first), (_, second) = (phi_after_one_step(bound) for _ in range(2))
         assert first.tobytes() == second.tobytes(), config
         results.append(phi)
     if dtype == "float64":
