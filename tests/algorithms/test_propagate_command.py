@@ -64,6 +64,12 @@ def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Pa
     assert rows[0] == ["id", "community", "share"]
     assert [row[:2] for row in rows[1:] if row[0] in "cd"] == [["c", "red"], ["c", "blue"], ["d", "blue"], ["d", "red"]]
     assert float(next(row for row in rows if row[:2] == ["c", "red"])[2]) == pytest.approx(5 / 7, abs=1e-5)
+    for name, read in (("out.gexf", nx.read_gexf), ("out.graphml", nx.read_graphml)):
+        assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / name)]).exit_code == 0
+        drawn = {data["label"]: data for _, data in read(tmp_path / name).nodes(data=True)}
+        assert (drawn["c"]["community"], drawn["c"]["communities"]) == ("red", "red|blue")
+        assert drawn["c"]["memberships"].startswith("red:0.71")
+        assert drawn["x"]["community"] in ("", None)
     refused = CliRunner().invoke(main, ["report", str(out)])
     assert refused.exit_code == 2
     assert "is of `mmsbgen propagate`: reports are of results of detect and update" in refused.output
