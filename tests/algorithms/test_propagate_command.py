@@ -111,6 +111,12 @@ def test_weights_of_the_third_column(tmp_path: Path, labels: Path, pocl_device: 
     done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted", "-q")
     assert done.stdout.splitlines()[2] == "m\tblue\t0.75"
     assert done.stderr == ""
+    table = ["propagate", tmp_path / "w.txt", "--labels", labels, "--columns", "1,2,3", "-q", "--weights"]
+    for rule, shown in (("ignore", "m\tblue\t0.5"), ("threshold=2", "m\tblue\t1")):
+        assert run(*table, rule).stdout.splitlines()[2] == shown
+    done = run(*table, "ignore", "--weighted")
+    assert done.exit_code == 2
+    assert "--weights ignore makes links of the weights that --weighted uses" in done.stderr
     (tmp_path / "w.txt").write_text("a m 1\nm f -3\n")
     done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted")
     assert done.exit_code == 2
