@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy.typing as npt
 
@@ -36,8 +36,8 @@ def _csv(found: Clustering, path: Path, delimiter: str = ",") -> None:
     with open(path, "w", encoding="utf-8", newline="") as file:
         # Readers take a carriage return as the end of a line, but csv does not quote it.
         odd = any("\r" in name for name in names if isinstance(name, str))
-        quoting = csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=quoting)
+        quotes: Literal[0, 1] = csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=quotes)
         writer.writerow(["id", *columns])
         for vertex, community, share in zip(*(c.tolist() for c in (vertices, *columns.values())), strict=True):
             writer.writerow([names[vertex], found.name(community), share])

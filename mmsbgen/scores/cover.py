@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.base.user_files import csv_rows, has_suffix, most_fields, need_memory, read_unpacked
+from mmsbgen.base.user_files import csv_rows, has_suffix, read_text
 
 #: Heads of tables that ``mmsbgen convert`` writes, read whatever the file's name is.
 _HEADS = ("id\tcommunity\tshare\n", '"id"\t"community"\t"share"\n')
@@ -98,7 +98,7 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
 
 
 def _read(file: Path, told: Stage) -> list[list[str]]:
-    text = _text(file)
+    text = read_text(file, _FORM, _FIELD_BYTES, f"give a file in it, such as {file / 'communities.txt'}")
     if has_suffix(file, ".csv") or text.startswith(_HEADS):
         return _of_rows(file, text)
     communities = []
@@ -200,17 +200,3 @@ def _warn_of_a_table(file: Path, pairs: list[tuple[str, str]]) -> None:
         f"vertices. Give a cover, one community a line; of a table, {_GATHER}",
         CoverWarning,
     )
-
-
-def _text(file: Path) -> str:
-    raw = read_unpacked(file, f"give a file in it, such as {file / 'communities.txt'}")
-    need_memory(file, _FIELD_BYTES * most_fields(raw))
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{file}: byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8 text; {_FORM}, plain or gzip"
-        ) from None
-    if "\0" in text:
-        raise InputError(f"{file} has a zero byte and is no text; {_FORM}, plain or gzip")
-    return text
