@@ -49,6 +49,8 @@ def _parquet(found: Clustering, path: Path) -> None:
     ids = found.memberships.ids
     known = pyarrow.array(ids) if ids.dtype.kind == "i" else pyarrow.array(_texts(ids), type=pyarrow.string())
     named = known.take(pyarrow.array(vertices))
+    if found.names is not None:
+        columns["community"] = pyarrow.array(list(map(found.name, columns["community"].tolist())))
     parquet.write_table(pyarrow.table({"id": named, **columns}), path, compression="zstd")
 
 

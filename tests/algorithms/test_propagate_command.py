@@ -7,6 +7,7 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
@@ -64,6 +65,9 @@ def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Pa
     assert rows[0] == ["id", "community", "share"]
     assert [row[:2] for row in rows[1:] if row[0] in "cd"] == [["c", "red"], ["c", "blue"], ["d", "blue"], ["d", "red"]]
     assert float(next(row for row in rows if row[:2] == ["c", "red"])[2]) == pytest.approx(5 / 7, abs=1e-5)
+    assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / "out.parquet")]).exit_code == 0
+    columns = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
+    assert list(zip(columns["id"], columns["community"], strict=True)) == [tuple(row[:2]) for row in rows[1:]]
     for name, read in (("out.gexf", nx.read_gexf), ("out.graphml", nx.read_graphml)):
         assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / name)]).exit_code == 0
         drawn = {data["label"]: data for _, data in read(tmp_path / name).nodes(data=True)}
