@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import INTEGER, is_number, plain, plural
-from mmsbgen.base.user_files import csv_rows, has_suffix, most_fields, need_memory, read_unpacked
+from mmsbgen.base.user_files import csv_rows, has_suffix, read_text
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.graph.ids import ordered_ids
@@ -142,12 +142,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _text(file: Path) -> str:
-    raw = read_unpacked(file)
-    need_memory(file, _FIELD_BYTES * most_fields(raw))
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: byte {error.start} is no UTF-8 text; give a text file, plain or gzip") from None
+    return read_text(file, "give a text file", _FIELD_BYTES)
 
 
 def _is_pair(fields: list[str]) -> bool:

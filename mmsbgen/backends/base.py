@@ -330,8 +330,7 @@ class Device(ABC):
             found = np.empty((wanted.size, *buffer.shape[1:]), buffer.dtype)
             for start, stop in itertools.pairwise([*starts, wanted.size]):
                 self._read(buffer, found[start:stop], int(wanted[start]) * row_bytes)
-        asked: NDArray[Any] = found[back.reshape(rows.shape)]
-        return asked
+        return np.asarray(found[back.reshape(rows.shape)])
 
     @abstractmethod
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:

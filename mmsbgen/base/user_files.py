@@ -121,6 +121,25 @@ def need_memory(file: Path, size: int) -> None:
         )
 
 
+def read_text(file: Path, form: str, field_bytes: int, in_directory: str = "give a file in it") -> str:
+    """The text of a file, plain or gzip, each field of which takes ``field_bytes`` of memory while it is read.
+
+    Raises InputError as :func:`read_unpacked` and :func:`need_memory` do, and for what is no UTF-8 text; ``form`` is
+    the remedy.
+    """
+    raw = read_unpacked(file, in_directory)
+    need_memory(file, field_bytes * most_fields(raw))
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{file}: byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8 text; {form}, plain or gzip"
+        ) from None
+    if "\0" in text:
+        raise InputError(f"{file} has a zero byte and is no text; {form}, plain or gzip")
+    return text
+
+
 def has_suffix(file: Path, *suffixes: str) -> bool:
     """Whether one of ``suffixes`` is among the last two of a file's name, as in ``.CSV.gz``."""
     return not {suffix.lower() for suffix in file.suffixes[-2:]}.isdisjoint(suffixes)

@@ -41,7 +41,7 @@ def load_graph(source: Any, checked: CheckedRequest) -> Split:
     most = max(ALWAYS_TAKEN, 100 * n)
     if not checked.k_auto and checkpoint is None and k > most:
         raise InputError(f"K={k} is far more than the graph's {plural(n, 'vertex', 'vertices')}: give at most {most}")
-    parts = drawn_split(graph, options)
+    parts = drawn_split(graph, options if checkpoint is None else checkpoint.as_drawn(options, graph.n_links))
     if dropped := graph.report.dropped():
         request.on_message(f"{graph.name}: {dropped}.")
     for text in parts.warnings:

@@ -26,7 +26,7 @@ from mmsbgen.graph import Graph, Split, as_graph
 from mmsbgen.graph.changes import Change, carried_split, changed_graph
 from mmsbgen.graph.files.graph_archive import is_graph_archive, split_of_archive
 from mmsbgen.kernels.runtime import opened_runtime
-from mmsbgen.sampler.chain.chain_problem import drawn_split
+from mmsbgen.sampler.chain.chain_problem import as_drawn, drawn_split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
@@ -192,7 +192,8 @@ def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Sp
         graph, why = (request.graph, "") if request.graph is not None else graph_of_run(request.results)
         if graph is None:
             raise InputError(f"the graph of {request.results} is needed, and {why}: give it with --graph")
-        before = drawn_split(graph, _as_drawn(options, record))
+        held = {name: one["links"] if one else 0 for name, one in record["held_out"].items()}
+        before = drawn_split(graph, as_drawn(options, held, record["graph"]["links"]))
     for one in (before.graph, request.graph):
         if one is not None and one.digest != record["graph"]["digest"]:
             raise InputError(
@@ -205,13 +206,6 @@ def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Sp
     change = replace(change, graph=replace(change.graph, file=place))
     n_links = change.graph.n_links
     return change, carried_split(before, change, options.held_out_share(n_links), options.test_share(n_links))
-
-
-def _as_drawn(options: Options, record: dict[str, Any]) -> Options:
-    """The options with the shares that the run held out: defaults may have been others then."""
-    held, links = record["held_out"], record["graph"]["links"]
-    validation, test = (held[name]["links"] / links if held[name] else 0.0 for name in ("validation", "test"))
-    return replace(options, validation=validation, test=test)
 
 
 def _options(record: dict[str, Any], before: Memberships) -> Options:

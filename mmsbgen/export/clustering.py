@@ -84,8 +84,8 @@ class Exports:
         """Write a file for other programs; returns its path.
 
         ``format`` is one of :data:`mmsbgen.export.export_files.FORMATS`, by default taken from the suffix: ``gexf``
-        and ``graphml`` (Gephi and others), ``parquet`` and ``csv`` (the long table), ``snap`` (one community per line,
-        also for ``.txt`` and ``.tsv``), ``netcdf`` (also ``.nc``; the draws of :meth:`to_arviz`).  The file is written
+        and ``graphml`` (Gephi and others), ``parquet``, ``csv`` and ``tsv`` (the long table), ``snap`` (one community
+        per line, also for ``.txt``), ``netcdf`` (also ``.nc``; the draws of :meth:`to_arviz`).  The file is written
         atomically.
         """
         from mmsbgen.export.export_files import write

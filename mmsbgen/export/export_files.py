@@ -7,8 +7,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy.typing as npt
 
@@ -29,16 +30,17 @@ def _snap(found: Clustering, path: Path) -> None:
     path.write_text(cover_text(words_of(found.memberships.ids), found.cover.members), encoding="utf-8", newline="")
 
 
-def _csv(found: Clustering, path: Path) -> None:
+def _csv(found: Clustering, path: Path, delimiter: str = ",") -> None:
     vertices, columns = long_columns(found)
     names = _texts(found.memberships.ids)
     with open(path, "w", encoding="utf-8", newline="") as file:
         # Readers take a carriage return as the end of a line, but csv does not quote it.
         odd = any("\r" in name for name in names if isinstance(name, str))
-        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
+        quotes: Literal[0, 1] = csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=quotes)
         writer.writerow(["id", *columns])
         for vertex, community, share in zip(*(c.tolist() for c in (vertices, *columns.values())), strict=True):
-            writer.writerow([names[vertex], community if found.names is None else found.names[community], share])
+            writer.writerow([names[vertex], found.name(community), share])
 
 
 def _parquet(found: Clustering, path: Path) -> None:
@@ -47,6 +49,8 @@ def _parquet(found: Clustering, path: Path) -> None:
     ids = found.memberships.ids
     known = pyarrow.array(ids) if ids.dtype.kind == "i" else pyarrow.array(_texts(ids), type=pyarrow.string())
     named = known.take(pyarrow.array(vertices))
+    if found.names is not None:
+        columns["community"] = pyarrow.array(list(map(found.name, columns["community"].tolist())))
     parquet.write_table(pyarrow.table({"id": named, **columns}), path, compression="zstd")
 
 
@@ -83,16 +87,17 @@ def _attributed(found: Clustering, networkx: Any) -> Any:
     made = networkx.Graph(name=_xml(source.name))
     names = _texts(found.memberships.ids)
     for vertex, row in enumerate(node_attributes(found)):
-        shares = "|".join(f"{label}:{share:.4f}" for label, share in row["memberships"].items())
+        communities = [(found.name(one), share) for one, share in row["memberships"].items()]
+        home = found.name(row["community"])
         made.add_node(
             vertex,
             label=_xml(str(names[vertex])),
-            community=row["community"],
-            communities="|".join(map(str, row["memberships"])),
+            community=home if found.names is None else _xml(home),
+            communities=_xml("|".join(str(name) for name, _ in communities)),
             n_communities=len(row["memberships"]),
             share=float(row["share"]),
             strength=float(row["strength"]),
-            memberships=shares,
+            memberships=_xml("|".join(f"{name}:{share:.4f}" for name, share in communities)),
         )
     made.add_edges_from(source.links.tolist())
     return made
@@ -118,10 +123,11 @@ FORMATS: dict[str, Callable[[Clustering, Path], None]] = {
     "netcdf": _netcdf,
     "parquet": _parquet,
     "snap": _snap,
+    "tsv": partial(_csv, delimiter="\t"),
 }
 #: Formats that contain the links of the graph.
 NEED_LINKS = ("gexf", "graphml")
-_ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".tsv": "snap", ".nc": "netcdf"}
+_ENDINGS = {f".{name}": name for name in FORMATS} | {".txt": "snap", ".nc": "netcdf"}
 
 
 def format_of(path: Path, format: str | None) -> str:

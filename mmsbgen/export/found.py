@@ -52,6 +52,12 @@ class Clustering:
         names: list[Any] = self.memberships.ids.tolist()
         return names
 
+    def name(self, community: int) -> Any:
+        """The label that a community stands for, or else its number; "" or -1 for -1, which is none."""
+        if self.names is None:
+            return community
+        return self.names[community] if community >= 0 else ""
+
     @property
     def strengths(self) -> npt.NDArray[np.float64]:
         """The strengths beta ``[C]`` of the model, which are no calibrated probabilities."""

@@ -17,8 +17,10 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_word
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.base.user_files import csv_rows, has_suffix, most_fields, need_memory, read_unpacked
+from mmsbgen.base.user_files import csv_rows, has_suffix, read_text
 
+#: Heads of tables that ``mmsbgen convert`` writes, read whatever the file's name is.
+_HEADS = ("id\tcommunity\tshare\n", '"id"\t"community"\t"share"\n')
 _FORM = "a cover has one community a line: ids separated by tabs, or by spaces where no id has any"
 
 #: A file of at least this many lines, all of two ids, is probably not a cover.
@@ -81,7 +83,7 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
     id repeated on a line is kept once.
 
     A .csv file has a row for each id and community, as ``mmsbgen convert`` writes it; further columns are ignored.  Its
-    first row is a header if no other row has the same community.
+    first row is a header if no other row has the same community.  So has a file that begins as its .tsv files.
 
     Another file in which every line has two ids may be an edge list or a table of vertices and labels.  It is read
     with a :class:`CoverWarning`.
@@ -96,11 +98,12 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
 
 
 def _read(file: Path, told: Stage) -> list[list[str]]:
-    if has_suffix(file, ".csv"):
-        return _of_rows(file)
+    text = read_text(file, _FORM, _FIELD_BYTES, f"give a file in it, such as {file / 'communities.txt'}")
+    if has_suffix(file, ".csv") or text.startswith(_HEADS):
+        return _of_rows(file, text)
     communities = []
     pairs: list[tuple[str, str]] = []
-    lines = _LINE_END.split(_text(file))
+    lines = _LINE_END.split(text)
     fields = _between_tabs if any(map(_has_blanks, lines)) else _WORD.findall
     for number, line in enumerate(lines, start=1):
         told.tell(number, len(lines))
@@ -124,9 +127,9 @@ def _read(file: Path, told: Stage) -> list[list[str]]:
     return communities
 
 
-def _of_rows(file: Path) -> list[list[str]]:
+def _of_rows(file: Path, text: str) -> list[list[str]]:
     """The communities of a table of ids and communities, in their order there."""
-    rows = csv_rows(_text(file), file)
+    rows = csv_rows(text, file)
     odd = next((row for row in rows if len(row) < 2 or not (row[0] and row[1])), None)
     if odd is not None:
         raise InputError(f"{file}: the row {','.join(odd)!r} has no id and community; write both in each row")
@@ -197,17 +200,3 @@ def _warn_of_a_table(file: Path, pairs: list[tuple[str, str]]) -> None:
         f"vertices. Give a cover, one community a line; of a table, {_GATHER}",
         CoverWarning,
     )
-
-
-def _text(file: Path) -> str:
-    raw = read_unpacked(file, f"give a file in it, such as {file / 'communities.txt'}")
-    need_memory(file, _FIELD_BYTES * most_fields(raw))
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{file}: byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8 text; {_FORM}, plain or gzip"
-        ) from None
-    if "\0" in text:
-        raise InputError(f"{file} has a zero byte and is no text; {_FORM}, plain or gzip")
-    return text

@@ -275,6 +275,10 @@ def test_a_file_of_either_format_needs_its_name(tmp_path: Path) -> None:
     file.write_text("Ann 0,red\nAnn 5,blue\n")
     with pytest.raises(InputError, match="'Ann' is no vertex of .*, and no other id is: .*commas in a .csv file"):
         known_labels(graph, file)
+    for content, said in ((b"0 \xff\n", r"byte 2 \(0xff\) is not UTF-8 text"), (b"0 a\0\n", "a zero byte")):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=said):
+            known_labels(graph, file)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
@@ -64,6 +65,15 @@ def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Pa
     assert rows[0] == ["id", "community", "share"]
     assert [row[:2] for row in rows[1:] if row[0] in "cd"] == [["c", "red"], ["c", "blue"], ["d", "blue"], ["d", "red"]]
     assert float(next(row for row in rows if row[:2] == ["c", "red"])[2]) == pytest.approx(5 / 7, abs=1e-5)
+    assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / "out.parquet")]).exit_code == 0
+    columns = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
+    assert list(zip(columns["id"], columns["community"], strict=True)) == [tuple(row[:2]) for row in rows[1:]]
+    for name, read in (("out.gexf", nx.read_gexf), ("out.graphml", nx.read_graphml)):
+        assert CliRunner().invoke(main, ["convert", str(out), "-o", str(tmp_path / name)]).exit_code == 0
+        drawn = {data["label"]: data for _, data in read(tmp_path / name).nodes(data=True)}
+        assert (drawn["c"]["community"], drawn["c"]["communities"]) == ("red", "red|blue")
+        assert drawn["c"]["memberships"].startswith("red:0.71")
+        assert drawn["x"]["community"] in ("", None)
     refused = CliRunner().invoke(main, ["report", str(out)])
     assert refused.exit_code == 2
     assert "is of `mmsbgen propagate`: reports are of results of detect and update" in refused.output
@@ -105,6 +115,12 @@ def test_weights_of_the_third_column(tmp_path: Path, labels: Path, pocl_device: 
     done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted", "-q")
     assert done.stdout.splitlines()[2] == "m\tblue\t0.75"
     assert done.stderr == ""
+    table = ["propagate", tmp_path / "w.txt", "--labels", labels, "--columns", "1,2,3", "-q", "--weights"]
+    for rule, shown in (("ignore", "m\tblue\t0.5"), ("threshold=2", "m\tblue\t1")):
+        assert run(*table, rule).stdout.splitlines()[2] == shown
+    done = run(*table, "ignore", "--weighted")
+    assert done.exit_code == 2
+    assert "--weights ignore makes links of the weights that --weighted uses" in done.stderr
     (tmp_path / "w.txt").write_text("a m 1\nm f -3\n")
     done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted")
     assert done.exit_code == 2

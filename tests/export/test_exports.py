@@ -189,7 +189,7 @@ def test_pandas() -> None:
     [list("abcdef"), [5, 1, 2, 3, 4, 0], PLAIN_ODD, ["a\rb", 'c"d,', *"efgh"]],
     ids=["strings", "integers", "mixed", "separators"],
 )
-def test_parquet_and_csv_have_the_long_table(tmp_path: Path, ids: list[Any]) -> None:
+def test_parquet_csv_and_tsv_have_the_long_table(tmp_path: Path, ids: list[Any]) -> None:
     found = result(ids)
     frame = found.to_pandas()
     table = pyarrow.parquet.read_table(found.export(tmp_path / "found.parquet"))
@@ -199,11 +199,13 @@ def test_parquet_and_csv_have_the_long_table(tmp_path: Path, ids: list[Any]) -> 
         pd.testing.assert_series_equal(back[name], frame[name])
     kept = all(type(name) is type(ids[0]) for name in ids)
     assert back["id"].to_list() == (frame["id"].to_list() if kept else [repr(name) for name in frame["id"]])
-    with open(found.export(tmp_path / "found.csv"), newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["id"] for row in rows] == [str(name) for name in back["id"]]
-    assert [int(row["community"]) for row in rows] == frame["community"].to_list()
-    assert [float(row["share"]) for row in rows] == frame["share"].to_list()
+    for name, delimiter in (("found.csv", ","), ("found.tsv", "\t")):
+        with open(found.export(tmp_path / name), newline="") as file:
+            rows = list(csv.DictReader(file, delimiter=delimiter))
+        assert [row["id"] for row in rows] == [str(name) for name in back["id"]]
+        assert [int(row["community"]) for row in rows] == frame["community"].to_list()
+        assert [float(row["share"]) for row in rows] == frame["share"].to_list()
+    assert read_cover(tmp_path / "found.tsv") == read_cover(tmp_path / "found.csv")
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])

@@ -13,6 +13,7 @@ import pytest
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Graph, GraphWarning, as_graph, load_edge_list
+from mmsbgen.graph.files.text_tables import DisjointEndsWarning
 
 NAMES = pd.DataFrame({"source": ["ann", "bob", "cid"], "target": ["bob", "cid", "dan"]})
 NUMBERS = pd.DataFrame({"a": [10, 20, 30], "b": [20, 30, 40]})
@@ -161,7 +162,7 @@ def test_columns_are_told_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=told + "'person a,person b'"):
         load_edge_list(file, ("friend", "year"))
     file = save(tmp_path, "g.csv", ",person a,person b,year\n" + "0,ann,bob,7\n1,bob,cat,8\n" * 5)
-    with pytest.warns(GraphWarning, match=r"the columns 'year' and 'person a' have no id in common"):
+    with pytest.warns(DisjointEndsWarning, match=r"the columns 'year' and 'person a' have no id in common"):
         load_edge_list(file, ("year", "person a"))
 
 

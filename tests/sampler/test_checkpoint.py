@@ -254,6 +254,7 @@ FORGED = [
     ("kernels", {"update_phi": 3}), ("kernels", {"update_phi": {}}), ("kernels", {"update_phi": {"config": None}}),
     ("kernels", {"update_phi": {"config": "x"}}), ("kernels", {"update_phi": {"config": {"block_size": [1]}}}),
     ("stage_seconds", {"theta": NAN}), ("stage_seconds", {"theta": "x"}), ("format", [2]), ("kept", "x"),
+    ("held_out", {"validation": 3}), ("held_out", {"validation": 3, "test": -1}), ("held_out", 3),
 ]  # fmt: skip
 
 

@@ -88,6 +88,9 @@ def test_defaults_that_won_are_not_compared(pocl_device: Device, tmp_path: Path)
 def test_what_lies_within_the_noise_is_no_gain() -> None:
     assert sentence(ChainGain((1.0, 1.0, 1.0), (0.9, 1.1, 1.0))).endswith("so they cannot be told apart")
     assert sentence(ChainGain((2.0, 2.0, 2.0), (1.0, 1.1, 1.0))).endswith("1e+02 s less in 100 sweeps")
+    noisy = ChainGain((1.0, 3.0, 2.0), (0.9, 1.0, 1.6))
+    assert "takes 1 s, by the defaults 2 s: 2.00x (1.11 to 3.00 in 3 turns)" in sentence(noisy)
+    assert noisy.as_dict()["ratio"] == 2.0
     assert sentence(ChainGain((2.0, 2.0), (1.0, 1.0))).endswith("there was no time to compare with the defaults")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
 if TYPE_CHECKING:
     from mmsbgen.algorithms import LabelShares
-    from mmsbgen.graph import Arcs, Graph
+    from mmsbgen.graph import Arcs, Graph, ReadingOptions
 
 _READ = {"pairs": "an id and its label", "communities": "a community"}
 
@@ -59,8 +58,8 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
     help="Weight of neighbours in spread and published; less suits graphs of many links a vertex.",
 )
 @click.option("--tolerance", type=float, default=1e-3, show_default=True, help="Largest change of a share at the end.")
-@reading_flags("columns")
-@click.option("--weighted", is_flag=True, help="The third column of GRAPH, or a matrix's entries, are weights.")
+@reading_flags("columns", "weights")
+@click.option("--weighted", is_flag=True, help="Spread by the weights in GRAPH's third column, or a matrix's entries.")
 @expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds."))
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
 @expert(shared_option("database", "Tuning database: a path or URL."))
@@ -79,9 +78,11 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
         before = record_in(out)
         if before is not None and before.get("command") != "propagate":
             raise InputError(f"{out} has results of a detection: name another folder, or give them up by --overwrite")
-    columns = reading_of(given).columns
-    weighted = given["weighted"] or len(columns or ()) == 3
-    read, arcs = _read(readable_path(graph), weighted, columns)
+    reading = reading_of(given)
+    if given["weighted"] and reading.weights is not None:
+        raise InputError(f"--weights {reading.weights} makes links of the weights that --weighted uses: leave one out")
+    weighted = given["weighted"] or (len(reading.columns or ()) == 3 and reading.weights is None)
+    read, arcs = _read(readable_path(graph), weighted, reading)
     if out is not None and not given["overwrite"]:
         keep_others(out, read.digest)
         for text in replaced(out, None):
@@ -102,21 +103,21 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
         _tell(found, record, out)
 
 
-def _read(file: Path, weighted: bool, columns: Sequence[Any] | None) -> tuple[Graph, Arcs]:
+def _read(file: Path, weighted: bool, reading: ReadingOptions) -> tuple[Graph, Arcs]:
     """The graph's links, and its arcs with their weights."""
     import numpy as np
 
-    from mmsbgen.graph import ReadingOptions, as_arcs, as_graph
+    from mmsbgen.graph import as_arcs, read_graph
     from mmsbgen.graph.graph import build_graph
 
     if not weighted:
-        graph = as_graph(file, columns=columns)
+        graph = read_graph(file, reading)
         return graph, as_arcs(graph)
-    arcs = as_arcs(file, weights="weight", columns=columns)
+    arcs = as_arcs(file, weights="weight", columns=reading.columns)
     once = arcs.sources < arcs.targets
     first, second = (ends[once].astype(np.int64) for ends in (arcs.sources, arcs.targets))
     graph = build_graph(first, second, arcs.ids, name=arcs.name, directed=False, file=str(file))
-    return replace(graph, reading=ReadingOptions(columns=columns, weights="ignore").given()), arcs
+    return replace(graph, reading=replace(reading, weights="ignore").given()), arcs
 
 
 def _lines(found: LabelShares) -> str:

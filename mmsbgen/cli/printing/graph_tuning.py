@@ -96,7 +96,6 @@ def sentence(gain: ChainGain) -> str:
         saved = "so they cannot be told apart"
     text = (
         f"a sweep of this graph takes {seconds(tuned_s)}, by the defaults {seconds(default_s)}: "
-        f"{statistics.median(gain.ratios):.2f}x ({min(gain.ratios):.2f} to {max(gain.ratios):.2f} in "
-        f"{len(gain.ratios)} turns), {saved}"
+        f"{gain.ratio:.2f}x ({min(gain.ratios):.2f} to {max(gain.ratios):.2f} in {len(gain.ratios)} turns), {saved}"
     )
     return text + ("; so the defaults stay in use" if gain.slower else "")

@@ -67,20 +67,18 @@ def _roofs(roofs: Roofs) -> str:
 
 
 def certainty(verdict: FinalsVerdict, rival: str) -> str:
-    """The winner's margin over the other finalists, in one or two sentences."""
-    compared = (
-        f"The next one takes {abs(verdict.margin):.1%} {'longer' if verdict.margin >= 0 else 'less time'} "
-        f"(± {verdict.noise:.1%}, {verdict.rounds} rounds): {rival}"
-    )
+    """The winner's margin over the other finalists, or that they tie, in a sentence."""
+    measured = f"(± {verdict.noise:.1%}, {verdict.rounds} rounds)"
     if verdict.decided:
-        return compared
+        longer = "longer" if verdict.margin >= 0 else "less time"
+        return f"The next one takes {abs(verdict.margin):.1%} {longer} {measured}: {rival}"
     tied, near = len(verdict.tied), len(verdict.near)
     chosen = f"the simplest of the {near} within 1 % of the fastest"
     if near == tied:
         chosen = "the simplest of them"
     elif near == 1:
-        chosen = "the fastest by more than 1 %"
-    return f"{tied} finalists cannot be told apart; this is {chosen}. {compared}"
+        chosen = "the one with the least median"
+    return f"{tied} finalists cannot be told apart {measured}; this is {chosen}."
 
 
 def _row(kernel: KernelReport) -> dict[str, str]:

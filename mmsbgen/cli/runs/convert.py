@@ -12,7 +12,7 @@ from mmsbgen.base.id_text import is_formula
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
-_FORMATS = ("csv", "gexf", "graphml", "netcdf", "parquet", "snap")
+_FORMATS = ("csv", "gexf", "graphml", "netcdf", "parquet", "snap", "tsv")
 _HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a file that MMSB.save wrote, into a file
 for other programs.
 
@@ -20,13 +20,13 @@ gexf and graphml: the graph with its communities as attributes of the vertices, 
 Of each vertex: community (where it has the largest share; -1 for none), communities (all it is in, separated by |),
 n_communities, share and strength (of community), memberships (the share of each, as community:share).
 
-parquet and csv: a row for every membership, with id, community and share. The shares of a vertex sum to 1.
+parquet, csv and tsv: a row for every membership, with id, community and share. The shares of a vertex sum to 1.
 
 snap: a community a line, ids separated by tabs.
 
 netcdf (.nc): the draws of a run that samples, for ArviZ.
 
-Communities are numbered from 0, the largest, as in communities.txt.
+Communities are numbered from 0, the largest, as in communities.txt; those of `mmsbgen propagate` have their labels.
 """
 
 
@@ -71,7 +71,7 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)
     if verdict is not None and verdict.refuted:
         click.echo(verdict.sentence, err=True)
-    odd = [name for name in found.ids if isinstance(name, str) and is_formula(name)] if chosen == "csv" else []
+    odd = [name for name in found.ids if isinstance(name, str) and is_formula(name)] if chosen in ("csv", "tsv") else []
     if odd:
         told = plural(len(odd), "id begins", "ids begin")
         click.echo(f"{told} as formulas do, such as {odd[0]!r}: import them into spreadsheets as text", err=True)

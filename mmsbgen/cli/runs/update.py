@@ -74,7 +74,8 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
 
 def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:
     """The links of a file, or None if there is none or it is empty, as that of a day without changes."""
-    from mmsbgen.graph import GraphWarning, read_graph
+    from mmsbgen.graph import read_graph
+    from mmsbgen.graph.files.text_tables import DisjointEndsWarning
     from mmsbgen.graph.reading_options import USUAL_COLUMNS
 
     if file is None:
@@ -88,5 +89,5 @@ def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:
             return None
     with warnings.catch_warnings():
         # Of few links in a large graph, most are between different vertices.
-        warnings.filterwarnings("ignore", ".*have no id in common", GraphWarning)
+        warnings.simplefilter("ignore", DisjointEndsWarning)
         return read_graph(readable_path(file), reading)

@@ -45,6 +45,10 @@ _FEW_ROWS = 10
 Row = list[str]
 
 
+class DisjointEndsWarning(GraphWarning):
+    """No id is in both columns, which may not be the two ends of links."""
+
+
 def find_delimiter(text: str, *, is_csv: bool) -> str | None:
     """The delimiter of a table, or None for ids that are separated by blanks.
 
@@ -119,7 +123,7 @@ def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tupl
     _need_ids(body, ends)
     if reading.columns is not None and len(body) >= _FEW_ROWS and set(first).isdisjoint(second):
         named = " and ".join(f"{_cut(str(column))!r}" for column in reading.columns[:2])
-        warn_user(f"the columns {named} have no id in common: are they the two ends of a link?", GraphWarning)
+        warn_user(f"the columns {named} have no id in common: are they the two ends of a link?", DisjointEndsWarning)
     return first, second, kept
 
 

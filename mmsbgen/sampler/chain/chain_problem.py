@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mmsbgen.backends import discover
@@ -111,6 +113,14 @@ def drawn_split(graph: Graph, options: Options) -> Split:
     """The split of a run on a graph: its shares of the links, by its seed."""
     shares = options.held_out_share(graph.n_links), options.test_share(graph.n_links)
     return split(graph, validation=shares[0], test=shares[1], seed=options.seed)
+
+
+def as_drawn(options: Options, held: Mapping[str, int], n_links: int) -> Options:
+    """The options with the shares that a run held out: defaults may have been others then.
+
+    ``held`` are the numbers of its links held out for ``validation`` and ``test``, of ``n_links`` in all.
+    """
+    return replace(options, validation=held["validation"] / n_links, test=held["test"] / n_links)
 
 
 def split_of(graph: Graph, options: Options) -> Split:

@@ -11,7 +11,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from mmsbgen.base.version import __version__
 from mmsbgen.graph import Graph
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.chain.chain_problem import as_drawn
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.options.options import TEST_SHARE, Options
 from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.saved.checkpoint_checks import (
     COUNTERS,
@@ -76,6 +77,19 @@ class Checkpoint:
         """The evaluations so far."""
         return list(self.meta["trace"])
 
+    def as_drawn(self, options: Options, n_links: int) -> Options:
+        """The options with the shares of ``n_links`` links that the run held out."""
+        held = self.meta.get("held_out")
+        if held is not None:
+            return as_drawn(options, held, n_links)
+        # Earlier checkpoints tell only the validation pairs, half of them links; the older default had no maximum.
+        with _readable(self.path), open(self.path, "rb") as file, stored_arrays(file) as archive:
+            links = len(archive["published_sum"]) // 2
+        if options.validation is not None or links <= round(options.held_out_share(n_links) * n_links):
+            return options
+        test = options.test_share(n_links) if options.test is not None else TEST_SHARE
+        return replace(options, validation=links / n_links, test=test)
+
 
 def device_name(info: DeviceInfo) -> str:
     """Name of a device in checkpoints; on devices of the same name, the same configurations give the same bits."""
@@ -119,6 +133,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
         "kept": kept,
         "graph": sampler.split.graph.digest,
         "graph_name": sampler.split.graph.name,
+        "held_out": {"validation": sampler.split.validation.n_links, "test": sampler.split.test.n_links},
         "options": asdict(sampler.options),
         "fingerprint": fingerprint(sampler),
         "kernels": {name: choice.as_dict() for name, choice in sampler.runtime.choices.items()},

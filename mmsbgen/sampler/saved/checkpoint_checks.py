@@ -123,6 +123,8 @@ def check_meta(meta: Mapping[str, Any]) -> None:
             raise ValueError(f"its {name} is {plain(meta[name])}")
     if not _flag(meta.get("kept", False)):
         raise ValueError(f"its kept is {plain(meta['kept'])}")
+    if "held_out" in meta and not _record({"validation": _count, "test": _count})(meta["held_out"]):
+        raise ValueError(f"its held_out is {plain(meta['held_out'])}")
     done, course = meta["iteration"], meta["course"]
     moments = [row["iteration"] for row in meta["trace"]]
     changed = [*course.get("refinements", []), course.get("pruned") or {}]
