@@ -395,5 +395,5 @@ class Device(ABC):
 
 def check_rows(buffer: Buffer, rows: NDArray[np.integer[Any]]) -> None:
     """Raise InputError unless all ``rows``, of which there are some, are rows of ``buffer``."""
-    if rows.min() < 0 or rows.max() >= buffer.shape[0]:
+    if not buffer.shape or rows.min() < 0 or rows.max() >= buffer.shape[0]:
         raise InputError(f"rows {rows.min()}..{rows.max()} are not within {buffer!r}")

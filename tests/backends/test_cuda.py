@@ -211,12 +211,14 @@ class TestOnDevice:
             assert device.download(ours).sum() == 4
 
 
+@pytest.mark.cuda
 @pytest.mark.parametrize("kind", ["float32", "uint16"])
 def test_rows_of_any_order_and_shape(device: Device, kind: str) -> None:
     """Few are copied one after the other, many gathered by a kernel."""
     array = np.arange(30_000, dtype=kind).reshape(10_000, 3)
     with device.upload(array) as buffer:
-        for rows in ([7], [9999, 0, 50, 51, 0], range(20, 60), [[1, 2], [98, 1]], [], range(0, 10_000, 7)):
+        many = np.random.default_rng(0).integers(0, 10_000, (50, 4))
+        for rows in ([7], [9999, 0, 50, 51, 0], range(20, 60), [[1, 2], [98, 1]], [], range(0, 10_000, 7), many):
             at = np.array(rows, np.int64)
             np.testing.assert_array_equal(device.download_rows(buffer, at), array[at])
         with pytest.raises(InputError, match=r"rows 3\.\.10000 are not within"):

@@ -65,6 +65,7 @@ def test_the_kernels_that_gather_rows_compile(compiler: CudaCompiler) -> None:
     assert set(found.resources) == {"gather_words", "gather_bytes"}
 
 
+@pytest.mark.slow
 def test_reports_resources(compiler: CudaCompiler) -> None:
     compiled = compile_cuda(SOURCE, compiler=compiler)
     assert compiled.cubin.startswith(b"\x7fELF")
@@ -189,8 +190,9 @@ def test_several_processes_compile_side_by_side() -> None:
         os.kill(pid, signal.SIGKILL)
     with ThreadPoolExecutor(2) as pool:
         ends = [pool.submit(compiler.compile, SOURCE, target).exception() for _ in children]
-    assert [str(end) for end in ends if end] == [f"{compiler.version}: the process died: SIGKILL"]
+    assert {str(end) for end in ends if end} <= {f"{compiler.version}: the process died: SIGKILL"}
     assert compiler.compile(SOURCE, target)[0] == found[0].result()[0], "another process took its place"
+    assert len(compiler._started) <= 2
     compiler.cancel()
     with pytest.raises(CompileError, match="cancelled"):
         compiler.compile(SOURCE, target)

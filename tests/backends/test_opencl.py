@@ -232,6 +232,9 @@ def test_rows_outside_are_refused(opencl_device: Device) -> None:
             opencl_device.write(buffer, np.ones((2, 2)))
         with pytest.raises(InputError, match=r"rows 2\.\.5"):
             opencl_device.download_range(buffer, 2, 5)
+        for rows in ([-1, 2], [3, 4]):
+            with pytest.raises(InputError, match=rf"rows {rows[0]}\.\.{rows[1]} are not within"):
+                opencl_device.download_rows(buffer, np.array(rows))
 
 
 def test_close_releases_buffers(opencl_device: Device) -> None:

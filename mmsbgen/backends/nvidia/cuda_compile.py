@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from mmsbgen.backends.binary_cache import BinaryCache
-from mmsbgen.backends.nvidia.nvrtc import NO_COMPILER, Nvrtc, NvrtcProcesses, has_nvrtc, nvcc_path
+from mmsbgen.backends.nvidia.nvrtc import (
+    NO_COMPILER,
+    Nvrtc,
+    NvrtcProcesses,
+    has_nvrtc,
+    header_folders,
+    nvcc_path,
+)
 from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
 from mmsbgen.base.processes import cores, guarded_command, kill_group
 
@@ -79,7 +86,7 @@ def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> Nvcc | Nvrt
     if prefer != "nvcc" and has_nvrtc():
         with contextlib.suppress(MissingDependencyError) if path is not None else contextlib.nullcontext():
             found = Nvrtc()
-            if path is None or found.fits_driver():
+            if path is None or (header_folders() and found.fits_driver()):
                 return found
     if path is not None:
         return Nvcc(path)
@@ -147,10 +154,10 @@ def compile_side_by_side(
             compile_cuda(source, arch, options, compiler=compiler, cache=cache)
 
     with contextlib.ExitStack() as stack:
-        if isinstance(compiler, Nvrtc):
-            compiler = NvrtcProcesses(cores())
-            stack.callback(compiler.cancel)
         pool = stack.enter_context(ThreadPoolExecutor(cores(), thread_name_prefix="compile"))
+        if isinstance(compiler, Nvrtc) and len(sources) > 1:
+            compiler = NvrtcProcesses(cores())
+            stack.callback(compiler.cancel)  # first, as Ctrl-C does not reach the processes
         list(pool.map(one, sources))
 
 

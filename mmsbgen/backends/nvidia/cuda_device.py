@@ -61,7 +61,7 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
         return [], [str(error)]
     try:
         compiler, hints = find_compiler().version, []
-    except MissingDependencyError as error:
+    except (CompileError, MissingDependencyError) as error:
         compiler, hints = "", [str(error)]
     with contextlib.suppress(driver.Error):
         return [_describe(driver, index, compiler) for index in range(driver.Device.count())], hints
@@ -147,12 +147,14 @@ class CudaDevice(ContextDevice):
         check_rows(buffer, rows)
         words = found.nbytes // rows.size, found.nbytes
         name, size = ("gather_words", 4) if words[0] % 4 == 0 else ("gather_bytes", 1)
-        arguments = [np.uint64(count // size) for count in words]
-        with self.upload(rows.astype(np.uint64)) as places, self.alloc(found.shape, found.dtype) as gathered:
-            self._gather.kernel(name).launch(
-                (self.info.compute_units,), (1024,), [buffer, places, gathered, *arguments]
-            )
-            self._read(gathered, found, 0)
+        try:
+            with self.upload(rows.astype(np.uint64)) as places, self.alloc(found.shape, found.dtype) as gathered:
+                counts = [np.uint64(count // size) for count in words]
+                kernel = self._gather.kernel(name)
+                kernel.launch((self.info.compute_units,), (1024,), [buffer, places, gathered, *counts])
+                self._read(gathered, found, 0)
+        except DeviceMemoryError:
+            return super().download_rows(buffer, rows)
         return found
 
     @functools.cached_property
@@ -208,6 +210,7 @@ class CudaDevice(ContextDevice):
         # PyCUDA releases the primary context once nothing refers to it.
         with contextlib.suppress(LaunchError), self.active(LaunchError, "cannot end"):
             self._staging.clear()
+            self.__dict__.pop("_gather", None)  # its module keeps the context
             self.stream.synchronize()
             self._hold.clear()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.metadata
 import os
 import queue
 import shutil
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Nvrtc:
             _, major, minor = self._checked(nvrtc.nvrtcVersion(), "nvrtcVersion")
         except (RuntimeError, OSError) as error:
             raise MissingDependencyError(f"{NO_COMPILER} (NVRTC does not load: {error})") from error
-        self.version = f"NVRTC {major}.{minor}"
+        self.version = f"NVRTC {_with_patch_level(f'{major}.{minor}')}"
         self._major = int(major)
 
     def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
@@ -88,7 +88,8 @@ class NvrtcProcesses:
 
     def __init__(self, count: int) -> None:
         self.version = Nvrtc().version
-        self._free: queue.SimpleQueue[ChildProcess | None] = queue.SimpleQueue()
+        # The last in is the first out: it is warm.
+        self._free: queue.LifoQueue[ChildProcess | None] = queue.LifoQueue()
         for _ in range(count):
             self._free.put(None)
         self._started: set[ChildProcess] = set()
@@ -105,11 +106,16 @@ class NvrtcProcesses:
             try:
                 child.connection.send((source, [*options]))
                 answer: tuple[bytes, str] | CompileError = child.connection.recv()
-            except (EOFError, OSError) as error:
+            except BaseException as error:
+                # Its answer would be taken for that to the next program.
                 lost, child = child, None
-                how = lost.ending()
+                if not isinstance(error, EOFError | OSError):
+                    lost.kill()
+                how, said = lost.ending(), lost.printed(600)
                 self._end(lost)
-                raise CompileError(f"{self.version}: {how}") from error
+                if not isinstance(error, EOFError | OSError):
+                    raise
+                raise CompileError(f"{self.version}: {how}{f'; its last words: {said}' if said else ''}") from error
         finally:
             self._free.put(child)
         if isinstance(answer, CompileError):
@@ -122,12 +128,14 @@ class NvrtcProcesses:
             self._cancelled = True
             for child in self._started:
                 child.kill()
+        idle: list[ChildProcess | None] = []
         with contextlib.suppress(queue.Empty):
-            idle = [self._free.get_nowait() for _ in range(self._free.qsize())]
-            for child in filter(None, idle):
-                self._end(child)
-            for _ in idle:
-                self._free.put(None)
+            while True:
+                idle.append(self._free.get_nowait())
+        for one in idle:
+            if one is not None:
+                self._end(one)
+            self._free.put(None)
         self._starter.shutdown(wait=False)
 
     def _start(self) -> ChildProcess:
@@ -142,6 +150,14 @@ class NvrtcProcesses:
         with self._lock:
             self._started.remove(child)
         child.close()
+
+
+def _with_patch_level(version: str) -> str:
+    """``version`` as the package of NVRTC has it, if that is what was loaded."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        whole = importlib.metadata.version("nvidia-cuda-nvrtc")
+        return whole if whole.startswith(f"{version}.") else version
+    return version
 
 
 def nvcc_path() -> str | None:
@@ -174,7 +190,6 @@ def header_folders() -> tuple[str, ...]:
 def main() -> None:
     """Compile what the parent process sends, until it closes the connection."""
     connection, compiler = parent_connection(), Nvrtc()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(10)  # whoever launches kernels goes first
     with contextlib.suppress(EOFError, OSError):
         while True:

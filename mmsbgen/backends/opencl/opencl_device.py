@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program
+from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program, check_rows
 from mmsbgen.backends.opencl import compiler_caches, intel_runtime, programs
 from mmsbgen.backends.opencl.programs import POCL, built
 from mmsbgen.backends.shapes import as_shape, checked_offset
@@ -205,6 +205,7 @@ class OpenCLDevice(Device):
     def download_rows(self, buffer: Buffer, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
         if self.info.kind != "cpu" or not rows.size:
             return super().download_rows(buffer, rows)
+        check_rows(buffer, rows)
         # A processor's buffers lie in the host's memory, so that mapping one copies nothing.
         with _errors(LaunchError, f"cannot read from {buffer!r}"):
             flags = self.cl.map_flags.READ

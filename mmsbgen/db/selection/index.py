@@ -101,6 +101,7 @@ class Index:
         self._store = store
         self._shipped = shipped
         self._groups: dict[_Kernel, list[Group]] = {}
+        self._kind = ""
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
         self._plans: dict[tuple[str, _Measure], _Plan] = {}
         self._orders: dict[tuple[str, _Measure, int], list[TransferChoice]] = {}
@@ -266,25 +267,24 @@ class Index:
     def groups(self, key: Key) -> list[Group]:
         """The records of a key's kernel, for any program; read at the first call."""
         kernel = (key.kernel.family, key.kernel.name)
+        if self._shipped is not None and self._kind != key.device.kind:  # of other kinds none were read
+            self._groups, self._kind = {}, key.device.kind
         if kernel not in self._groups:
             own: list[tuple[Key, Candidate]] = []
             if self._store is not None:
                 own = self._store.candidates(family=kernel[0], kernel=kernel[1])
             groups = _grouped(own)
             if self._shipped is not None:
-                shipped = shipped_groups(self._shipped, key.device.backend)
-                groups += without(shipped.get(kernel, []), {found.uid for _, found in own})
+                shipped = shipped_groups(self._shipped, self._kind).get(kernel, [])
+                groups += without(shipped, {found.uid for _, found in own})
             self._groups[kernel] = groups
         return self._groups[kernel]
 
     def refresh(self) -> None:
         """Clear all caches, so that the next look-up reads new trials."""
-        self._groups.clear()
-        self._barred.clear()
-        self._plans.clear()
-        self._orders.clear()
-        self._losses.clear()
-        self._programs.clear()
+        caches: tuple[dict[Any, Any], ...] = (self._groups, self._barred, self._plans, self._orders, self._losses)
+        for kept in (*caches, self._programs):
+            kept.clear()
 
 
 def _grouped(pairs: Iterable[tuple[Key, Candidate]], source: str = "") -> list[Group]:
@@ -310,11 +310,11 @@ def without(groups: Iterable[Group], uids: Collection[str]) -> list[Group]:
 
 
 @cache
-def shipped_groups(folder: Path = SHIPPED, backend: str = "") -> dict[tuple[str, str], list[Group]]:
-    """The records that come with the package, of ``backend`` or of all, by family and name of the kernel; read once."""
+def shipped_groups(folder: Path = SHIPPED, kind: str = "") -> dict[tuple[str, str], list[Group]]:
+    """The records that come with the package, of a ``kind`` of device or all, by family and name of the kernel."""
     groups: defaultdict[_Kernel, list[Group]] = defaultdict(list)
     for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")]):
-        if backend and path.suffix == ".jsonl" and f'"backend":"{backend}"'.encode() not in path.read_bytes():
+        if kind and path.suffix == ".jsonl" and f'"kind":"{kind}"'.encode() not in path.read_bytes():
             continue
         for kernel, found in _by_kernel(jsonl.read(path).trials, path.name).items():
             groups[kernel] += found

@@ -163,7 +163,7 @@ def _members(found: Memberships, communities: Ints, rng: np.random.Generator) ->
     sums = np.cumsum([np.zeros(found.width), *(np.diff(before[starts]) for starts, _, before in ordered)], axis=0)
     whole = sums[-1, communities][:, None]
     places = np.minimum(rng.random((2, communities.size)).T * whole, np.nextafter(whole, 0.0))
-    drawn = np.empty((communities.size, 2), np.int64)
+    drawn = np.zeros((communities.size, 2), np.int64)
     for number, (part, (starts, vertices, before)) in enumerate(zip(parts, ordered, strict=True)):
         within = places - sums[number, communities][:, None]
         at, end = np.nonzero((within >= 0) & (places < sums[number + 1, communities][:, None]))

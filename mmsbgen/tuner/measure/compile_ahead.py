@@ -152,6 +152,10 @@ class CompileAhead:
         """Which of these programs were compiled, or failed to."""
         return [(future := self._asked.get(name)) is not None and future.done() for name in names]
 
+    def pending(self, names: Sequence[object]) -> bool:
+        """Whether one of these programs is asked for and not compiled yet."""
+        return any((future := self._asked.get(name)) is not None and not future.done() for name in names)
+
     def _wait(self, over: Callable[[], bool], pending: Collection[Future[None]]) -> None:
         try:
             while pending and not over():

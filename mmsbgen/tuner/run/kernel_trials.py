@@ -166,11 +166,15 @@ class Evaluator:
         while left:
             some = [configs[place] for place in left]
             able = [ready or not self._fresh([one]) for ready, one in zip(self.ready(some), some, strict=True)]
-            if not any(able) and self.wait_for_one():
+            if not any(able) and self._compiles(some) and self.wait_for_one():
                 continue
             place = left.pop(able.index(True) if any(able) else 0)
             found[place] = self._one(configs[place])
         return [found[place] for place in range(len(configs))]
+
+    def _compiles(self, configs: Sequence[Config]) -> bool:
+        """Whether the program of one of these is asked for and not compiled yet."""
+        return self.ahead is not None and self.ahead.pending([*map(self._program, configs)])
 
     def withdraw(self, trial: TrialRecord, wrong: str) -> None:
         """Replace a trial that seemed to work by one with a wrong result, and bar its configuration from use."""
@@ -298,7 +302,8 @@ class Evaluator:
             self.ahead.settle(config)
         compile_s = time.monotonic() - begin
         with ThreadPoolExecutor(1) as beside:
-            beside.submit(self.made.program, config)  # for the record: it takes up to a tenth of a trial
+            if self.made.key.device.kind != "cpu":
+                beside.submit(self.made.program, config)  # for the record: it takes up to a tenth of a trial
             outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
         if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
             outcome = replace(outcome, energy=self.energy(config))
