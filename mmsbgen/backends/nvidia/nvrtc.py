@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import importlib.metadata
+import importlib.util
 import os
 import queue
 import shutil
@@ -28,15 +30,24 @@ class Nvrtc:
     """NVIDIA's run-time compiler, by the package ``cuda-bindings``."""
 
     def __init__(self) -> None:
-        from cuda.bindings import nvrtc
-
-        self._nvrtc: Any = nvrtc
         try:
-            _, major, minor = self._checked(nvrtc.nvrtcVersion(), "nvrtcVersion")
-        except (RuntimeError, OSError) as error:
+            # Most runs have all they need in the cache: loading the library would take them a tenth of a second.
+            number = importlib.metadata.version("nvidia-cuda-nvrtc")
+        except importlib.metadata.PackageNotFoundError:
+            _, major, minor = self._checked(self._nvrtc.nvrtcVersion(), "nvrtcVersion")
+            number = f"{major}.{minor}"
+        self.version = f"NVRTC {number}"
+        self._major = int(number.partition(".")[0])
+
+    @functools.cached_property
+    def _nvrtc(self) -> Any:
+        try:
+            from cuda.bindings import nvrtc
+
+            nvrtc.nvrtcVersion()  # loads the library
+        except (ImportError, RuntimeError, OSError) as error:
             raise MissingDependencyError(f"{NO_COMPILER} (NVRTC does not load: {error})") from error
-        self.version = f"NVRTC {_with_patch_level(f'{major}.{minor}')}"
-        self._major = int(major)
+        return nvrtc
 
     def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
         """Return cubin and log; raise CompileError with the log."""
@@ -71,13 +82,12 @@ class Nvrtc:
 
         True without a driver.
         """
-        from cuda.bindings import driver
-
+        version = ctypes.c_int()
         try:
-            status, version = driver.cuDriverGetVersion()
-        except RuntimeError:  # the library of the driver is not there
+            status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+        except (OSError, AttributeError):
             return True
-        return bool(status != driver.CUresult.CUDA_SUCCESS or version // 1000 >= self._major)
+        return status != 0 or version.value // 1000 >= self._major
 
 
 class NvrtcProcesses:
@@ -152,14 +162,6 @@ class NvrtcProcesses:
         child.close()
 
 
-def _with_patch_level(version: str) -> str:
-    """``version`` as the package of NVRTC has it, if that is what was loaded."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        whole = importlib.metadata.version("nvidia-cuda-nvrtc")
-        return whole if whole.startswith(f"{version}.") else version
-    return version
-
-
 def nvcc_path() -> str | None:
     """The path of the CUDA toolkit's compiler, None if there is no toolkit."""
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
@@ -170,10 +172,9 @@ def nvcc_path() -> str | None:
 def has_nvrtc() -> bool:
     """Whether the bindings of NVRTC are installed."""
     try:
-        from cuda.bindings import nvrtc  # noqa: F401
+        return importlib.util.find_spec("cuda.bindings.nvrtc") is not None
     except ImportError:
         return False
-    return True
 
 
 @functools.cache
