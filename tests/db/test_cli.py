@@ -77,9 +77,6 @@ def test_a_configuration_that_was_timed_again_counts_once(filled: Path, make: An
     explained = json.loads(call("--database", filled, "explain", "--kernel", "gather", "--json").stdout)
     (near,) = (row for row in explained if row["device"] == "H200" and not row["shipped"])
     assert [row["worked"] for row in (*best, near)] == [3, 3]
-    trials = call("--database", filled, "trials", "--device", "H200", "--status", "ok", "--json")
-    assert [(row["config"], row["round"]) for row in json.loads(trials.stdout)] == [({"n": n}, 1) for n in (2, 1, 0)]
-    assert best[0]["trial"] in trials.stdout
 
 
 def test_a_parameter_has_one_value(filled: Path) -> None:

@@ -56,7 +56,7 @@ def best(
     limit: int | None,
     **given: Any,
 ) -> None:
-    """The best configuration of each device, kernel and problem; worked counts configurations, each once."""
+    """The best configuration of each device, kernel and problem."""
     from mmsbgen.cli.db import printed_rows as rows
     from mmsbgen.db.records.ranking import check_objective
 
@@ -88,7 +88,7 @@ def trials(
     limit: int | None,
     **given: Any,
 ) -> None:
-    """Trials, newest first, failures included: a configuration once for each run, as it was last timed there."""
+    """Trials, newest first, failures included."""
     from mmsbgen.cli.db import printed_rows as rows
 
     output = Output(**given)
@@ -99,9 +99,9 @@ def trials(
         most = limit or (None if output.as_json or output.as_csv else _TABLE_ROWS)
         # One more row tells whether there are more.
         cut = None if output.sort or most is None else most + 1
-        found = rows.last_timed(store.trials(kernel=kernel, device=device, problem=picked, status=status, run=run))
+        found = store.trials(kernel=kernel, device=device, problem=picked, status=status, run=run, limit=cut)
         marks = marks_of(store)
-        shown = [rows.trial_row(trial, marks) for trial in found[:cut]]
+        shown = [rows.trial_row(trial, marks) for trial in found]
         show(output, rows.TRIAL, shown, empty=none(store), limit=most)
     if limit is None and most is not None and len(found) > most and not is_quiet(ctx):
         click.echo(f"These are {most}; --limit N shows more, --csv and --json have all.", err=True)

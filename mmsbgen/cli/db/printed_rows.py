@@ -187,16 +187,6 @@ class Marks:
         return next((f.reason for f in found), "")
 
 
-def last_timed(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
-    """The last trial of each configuration and key in each run, without those that it timed again after; in order."""
-    last: dict[tuple[str, str, str], TrialRecord] = {}
-    for trial in trials:
-        place = (trial.run, trial.key.key, trial.config_digest)
-        if place not in last or trial.round > last[place].round:
-            last[place] = trial
-    return list(last.values())
-
-
 def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
     """All fields of a trial."""
     names = [c.field for c in TRIAL if c not in _KEY and c.field not in _MADE]
