@@ -84,8 +84,12 @@ def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> Nvcc | Nvrt
         raise InputError(f"unknown CUDA compiler {prefer!r}: choose nvcc or nvrtc")
     path = nvcc_path() if prefer != "nvrtc" else None
     if prefer != "nvcc" and has_nvrtc():
-        with contextlib.suppress(MissingDependencyError) if path is not None else contextlib.nullcontext():
+        try:
             found = Nvrtc()
+        except MissingDependencyError:
+            if path is None:
+                raise
+        else:
             if path is None or (header_folders() and found.fits_driver()):
                 return found
     if path is not None:

@@ -111,25 +111,25 @@ class NvrtcProcesses:
     def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
         """Return cubin and log; raise CompileError with the log, also for a process that died."""
         child = self._free.get()
+        answer: tuple[bytes, str] | CompileError | None = None
         try:
             child = child or self._start()
-            try:
-                child.connection.send((source, [*options]))
-                answer: tuple[bytes, str] | CompileError = child.connection.recv()
-            except BaseException as error:
-                # Its answer would be taken for that to the next program.
-                lost, child = child, None
-                if not isinstance(error, EOFError | OSError):
-                    lost.kill()
-                how, said = lost.ending(), lost.printed(600)
-                self._end(lost)
-                if not isinstance(error, EOFError | OSError):
-                    raise
-                raise CompileError(f"{self.version}: {how}{f'; its last words: {said}' if said else ''}") from error
+            child.connection.send((source, [*options]))
+            answer = child.connection.recv()
+        except (EOFError, OSError) as error:
+            how = str(error)
+            if child is not None:
+                how, said = child.ending(), child.printed(600)
+                how += f"; its last words: {said}" if said else ""
+            raise CompileError(f"{self.version}: {how}") from error
         finally:
+            if child is not None and answer is None:  # what it still answers would be taken for the next program's
+                self._end(child)
+                child = None
             self._free.put(child)
         if isinstance(answer, CompileError):
             raise answer
+        assert answer is not None
         return answer
 
     def cancel(self) -> None:
