@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
+from mmsbgen.backends import DeviceInfo, find_device
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import check_request
 from mmsbgen.detection.load_graph import load_graph
-from mmsbgen.detection.plan_chain import plan_chain
+from mmsbgen.detection.plan_chain import fitting_plan
 from mmsbgen.detection.ranks.forming import check_shared, open_ranks
 from mmsbgen.detection.request import Detection, Request
 from mmsbgen.graph import ReadingOptions
 from mmsbgen.sampler.saved.result_options import ResultOptions
-from mmsbgen.sampler.starts.background_search import searching_device, searching_for_starts
+from mmsbgen.sampler.starts.background_search import searcher_ahead, searching_device, searching_for_starts
 
 __all__ = ["Detection", "Request", "detect", "perform"]
 
@@ -112,15 +115,22 @@ def perform(source: Any, request: Request) -> Detection:
     checked = check_request(request)
     if request.world is not None:
         open_ranks(request.world)
-    parts = load_graph(source, checked)
-    info, plan = plan_chain(parts, checked)
-    if request.world is not None:
-        check_shared(checked.options if plan is None else plan.options, checked.k_auto)
     # No search for starts before K is known or when a chain is resumed.
-    seeks = plan is not None and checked.checkpoint is None
-    device = searching_device(parts, info, plan.needs) if plan is not None else None
-    with searching_for_starts(parts, checked.options, device) if seeks else nullcontext() as sought:
-        # Imported here: it takes a second, and the search runs meanwhile.
+    seeks = not checked.k_auto and checked.checkpoint is None
+    with searcher_ahead(source, checked.options) if seeks else nullcontext() as ahead:
+        with ThreadPoolExecutor(1) as beside:
+            found = beside.submit(_ready, request.device)
+            parts = load_graph(source, checked)
+        info = found.result()
+        # With ``-k auto`` it needs the open device.
+        plan = None if checked.k_auto else fitting_plan(parts, checked.options, info, request)
+        if request.world is not None:
+            check_shared(checked.options if plan is None else plan.options, checked.k_auto)
+        device = searching_device(parts, info, plan.needs) if plan is not None else None
+    with searching_for_starts(parts, checked.options, device, ahead) if seeks else nullcontext() as sought:
+        if sought is not None:
+            # What results need of a large graph, while its starts are sought.
+            Thread(target=lambda: (parts.graph.digest, parts.graph.degrees()), daemon=True).start()
         from mmsbgen.detection.publish import publish
         from mmsbgen.detection.run_chains import run_chains
         from mmsbgen.detection.start_chain import built_chain, start_chain
@@ -130,3 +140,12 @@ def perform(source: Any, request: Request) -> Detection:
                 started = start_chain(built, checked, stop)
                 finished = run_chains(built, started, checked, stop)
             return publish(finished, checked)
+
+
+def _ready(device: str | None) -> DeviceInfo:
+    """Find a device, and load what a run needs, which takes a second, while the graph is read."""
+    import scipy.sparse.csgraph  # noqa: F401
+
+    from mmsbgen.detection import publish, run_chains, start_chain  # noqa: F401
+
+    return find_device(device)

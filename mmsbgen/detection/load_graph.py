@@ -26,14 +26,15 @@ def load_graph(source: Any, checked: CheckedRequest) -> Split:
     """
     request, options, checkpoint = checked.request, checked.options, checked.checkpoint
     graph = read_graph(source, request.reading)
-    if request.out is not None:
+    if request.out is not None and graph.ids.dtype.kind != "i":
         results.words_for_files(graph.ids)
     if checkpoint is not None:
         checkpoints.belongs(checkpoint, graph)
         has_work(checkpoint, options, request)
         longer(checkpoint, options, request)
     if request.out is not None:
-        if not (request.overwrite or request.resumes_saved):
+        # The digest takes long, and is there when it is needed next.
+        if not (request.overwrite or request.resumes_saved) and result_folder.record_in(request.out) is not None:
             result_folder.keep_others(request.out, graph.digest)
         for text in result_folder.replaced(request.out, checkpoint.meta["graph"] if checkpoint is not None else None):
             request.on_message(text)

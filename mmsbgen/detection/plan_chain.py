@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmsbgen.backends import find_device
 from mmsbgen.backends.base import DeviceInfo
-from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.request import Request
 from mmsbgen.graph import Split
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, entries_needed
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.state import memory_needs
-
-
-def plan_chain(parts: Split, checked: CheckedRequest) -> tuple[DeviceInfo, Plan | None]:
-    """The device and the plan of the chain; the plan is None with ``-k auto``, which needs the open device.
-
-    Raises the errors of :func:`fitting_plan`, and :class:`mmsbgen.base.errors.InputError` if the device does not exist.
-    """
-    info = find_device(checked.request.device)
-    return info, None if checked.k_auto else fitting_plan(parts, checked.options, info, checked.request)
 
 
 def planned(parts: Split, options: Options, info: DeviceInfo, request: Request) -> Plan:

@@ -21,7 +21,7 @@ from mmsbgen.graph.graph import (
     unpack_pairs,
 )
 from mmsbgen.graph.ids import ordered_ids
-from mmsbgen.graph.split import HeldOut, Split, draw_non_links, held_out
+from mmsbgen.graph.split import HeldOut, Split, draw_non_links, held_out, pair_places
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,8 @@ def carried_split(split: Split, change: Change, validation: float, test: float) 
     taken = _with(link_keys(graph.links), np.concatenate([link_keys(change.removed), *non_links]))
     for which, held_links in enumerate(links):
         lacking = max(0, held_links.size - non_links[which].size)
-        new = link_keys(draw_non_links(graph.n_vertices, unpack_pairs(taken), lacking, rng))
+        places = pair_places(graph.n_vertices, unpack_pairs(taken))
+        new = link_keys(draw_non_links(graph.n_vertices, places, lacking, rng))
         non_links[which] = np.concatenate([non_links[which], new])
         taken = _with(taken, new)
     pairs = [held_out(unpack_pairs(a), unpack_pairs(b)) for a, b in zip(links, non_links, strict=True)]

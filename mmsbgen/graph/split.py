@@ -163,12 +163,13 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
     # Test pairs use a separate stream, so that the validation pairs do not depend on ``test``.
     rng, test_rng = (np.random.Generator(np.random.PCG64(key)) for key in ([seed, 3], [seed, 3, 1]))
     drawn = rng.choice(n_links, size=n_validation, replace=False) if n_validation else np.empty(0, dtype=np.int64)
-    non_links = draw_non_links(graph.n_vertices, graph.links, n_validation, rng)
+    taken = pair_places(graph.n_vertices, graph.links)
+    non_links = draw_non_links(graph.n_vertices, taken, n_validation, rng)
     if n_test:
         left = np.delete(np.arange(n_links), drawn)
         drawn = np.concatenate([drawn, test_rng.choice(left, size=n_test, replace=False)])
-        links, new = pack_pairs(*graph.links.T), np.sort(pack_pairs(*non_links.T))
-        taken = unpack_pairs(np.insert(links, np.searchsorted(links, new), new))
+        new = np.sort(pair_places(graph.n_vertices, non_links))
+        taken = np.insert(taken, np.searchsorted(taken, new), new)
         non_links = np.concatenate([non_links, draw_non_links(graph.n_vertices, taken, n_test, test_rng)])
     if len(non_links) < n_held_out:
         notes.append(_few_non_links(graph, len(non_links), n_held_out, n_validation))
@@ -177,7 +178,7 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
     return Split(
         graph=graph,
         seed=seed,
-        training_links=read_only(graph.links[stays]),
+        training_links=read_only(graph.links.compress(stays, axis=0)),
         validation=held_out(graph.links[drawn[:n_validation]], non_links[:n_validation]),
         test=held_out(graph.links[drawn[n_validation:]], non_links[n_validation:]),
         warnings=tuple(notes),
@@ -213,18 +214,30 @@ def held_out(links: Int64Array, non_links: Int64Array) -> HeldOut:
     return HeldOut(read_only(np.concatenate(parts)), read_only(labels))
 
 
+def _row_begins(n: int) -> Int64Array:
+    """The place ``[N]`` of the first pair of each vertex among all pairs u < v of ``n`` vertices, row by row."""
+    vertex = np.arange(n, dtype=np.uint64)
+    # Unsigned, since the product before halving may exceed int64.
+    return (vertex * (np.uint64(max(2 * n - 1, 0)) - vertex) // np.uint64(2)).astype(np.int64)
+
+
+def pair_places(n: int, pairs: Int64Array) -> Int64Array:
+    """The places ``[P]`` of ``pairs`` ``[P, 2]``, u < v, among all pairs of ``n`` vertices, row by row."""
+    places = _row_begins(n)[pairs[:, 0]]
+    places += pairs[:, 1]
+    places -= pairs[:, 0]
+    places -= 1
+    return places
+
+
 def draw_non_links(n: int, taken: Int64Array, count: int, rng: np.random.Generator) -> Int64Array:
     """Draw ``min(count, all)`` distinct pairs of ``n`` vertices that are not ``taken``, uniformly, in random order.
 
-    No draw is rejected.  All pairs u < v are ranked row by row.  ``taken`` is ``[T, 2]``, lexicographic;
-    ``free_before[i]`` is the number of free pairs before taken pair i.  The rank of free pair r is r plus the number
-    of taken pairs with ``free_before`` at most r.
+    No draw is rejected.  ``taken`` ``[T]`` are :func:`pair_places`, ascending; ``free_before[i]`` is the number of free
+    pairs before taken pair i.  The place of free pair r is r plus the number of taken pairs with ``free_before`` at
+    most r.
     """
-    vertex = np.arange(n, dtype=np.uint64)
-    # Unsigned, since the product before halving may exceed int64.
-    row_begin = (vertex * (np.uint64(max(2 * n - 1, 0)) - vertex) // np.uint64(2)).astype(np.int64)
-    u, v = taken[:, 0], taken[:, 1]
-    free_before = row_begin[u] + (v - u - 1) - np.arange(len(taken))
+    row_begin, free_before = _row_begins(n), taken - np.arange(len(taken))
     n_free = n * (n - 1) // 2 - len(taken)
     count = min(count, n_free)
     if count == 0:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError, warn_user
@@ -71,7 +72,8 @@ def words_of(ids: npt.NDArray[Any]) -> list[str]:
 
 def cover_text(words: Sequence[str], members: Iterable[npt.NDArray[Any]]) -> str:
     """The text of a cover: one line of ``words`` for each array of vertex numbers in ``members``."""
-    return "".join("\t".join(map(words.__getitem__, one.tolist())) + "\n" for one in members)
+    texts = np.array(words, dtype=object)
+    return "".join("\t".join(texts[one].tolist()) + "\n" for one in members)
 
 
 def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:

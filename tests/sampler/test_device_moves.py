@@ -35,7 +35,7 @@ def test_a_device_finds_the_labels_of_threads(opencl_device, seed):
     rng = np.random.default_rng(seed)
     graph = with_hubs(3000, seed)
     costs = rng.choice([5.0, 20.0], graph.volumes.size) / graph.ends.size
-    with on_device(opencl_device.info.spec, CONFIG) as mover:
+    with on_device(opencl_device.info.spec, lambda: CONFIG) as mover:
         found = coarsened(graph, costs, seed, mover=mover)
         labels, smaller = coarsened(graph, costs, seed)
         assert smaller.bits > 1
@@ -66,7 +66,7 @@ def test_refinement_of_many_links_uses_the_device_of_the_run(opencl_device, chai
 
 def test_a_graph_without_links_has_no_moves(opencl_device):
     graph = Weighted.of(Adjacency.from_pairs(np.zeros((0, 2), np.int64), 4))
-    with on_device(opencl_device.info.spec, CONFIG) as mover:
+    with on_device(opencl_device.info.spec, lambda: CONFIG) as mover:
         assert moved(graph, 1.0, np.random.default_rng(0), mover=mover).tolist() == [0, 1, 2, 3]
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import background_search, start_methods
-from mmsbgen.sampler.starts.background_search import StartSearch, searching_for_starts
+from mmsbgen.sampler.starts.background_search import StartSearch, searcher_ahead, searching_for_starts
 from mmsbgen.sampler.starts.start_methods import STARTS, Start
 
 NAMES = ("communities", "ego")
@@ -65,6 +66,38 @@ def test_the_process_ends_with_the_context(middling, monkeypatch):
     one.close()
 
 
+def test_a_process_can_wait_for_the_graph(middling, monkeypatch, tmp_path):
+    monkeypatch.setattr(background_search, "MANY", 10)
+    file = tmp_path / "links.txt"
+    file.write_text("1 2\n" * 11)
+    with searcher_ahead(file, Options(5)) as ahead:
+        assert ahead is not None
+    with searching_for_starts(middling, Options(5, start="ego"), None, ahead) as one:
+        assert one._process is ahead.process
+        assert same(one.start("ego"), STARTS["ego"](middling, 5, 0))
+    assert ahead.process.exit_code() is not None
+
+
+def test_a_process_that_waits_ends_if_it_gets_no_graph(middling, monkeypatch, tmp_path):
+    file = tmp_path / "links.txt"
+    file.write_text("1 2\n" * 11)
+    with searcher_ahead(file, Options(5)) as ahead:
+        assert ahead is None
+    monkeypatch.setattr(background_search, "MANY", 10)
+    for source, start in ((tmp_path / "missing", None), ([(1, 2)], None), (file, "random")):
+        with searcher_ahead(source, Options(5, start=start)) as ahead:
+            assert ahead is None
+    with pytest.raises(InputError), searcher_ahead(file, Options(5)) as ahead:
+        raise InputError("no graph")
+    assert ahead.process.exit_code() is not None
+    with searcher_ahead(file, Options(5)) as ahead:
+        pass
+    monkeypatch.setattr(background_search, "MANY", middling.n_training_links)
+    with searching_for_starts(middling, Options(5), None, ahead) as one:
+        assert one is None
+    assert ahead.process.exit_code() is not None
+
+
 def test_who_asks_to_stop_does_not_wait(middling):
     one = StartSearch(middling, 7, 0, NAMES)
     try:
@@ -96,12 +129,12 @@ def test_without_a_process_starts_are_found_here(middling, monkeypatch, caplog, 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a child of its parent's end")
 def test_the_process_ends_with_the_run(tmp_path):
-    """However the run ends: its links would be waited for for ever otherwise."""
+    """However the run ends: a graph would be waited for for ever otherwise."""
     program = """
-import os, time
-from mmsbgen.base.processes import ChildProcess
-read, write = os.pipe()
-print(ChildProcess("mmsbgen.sampler.starts.search_process", 4, 2, 0, "-", "ego", stdin=read).pid, flush=True)
+import time
+from mmsbgen.sampler.starts.background_search import Searcher
+searcher = Searcher()
+print(searcher.process.pid, flush=True)
 time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as run:

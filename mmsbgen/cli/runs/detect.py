@@ -139,11 +139,13 @@ def _devices(context: click.Context, given: dict[str, Any]) -> list[str]:
 
 
 def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: World | None) -> None:
+    from mmsbgen.base.host_memory import keep_freed_memory
     from mmsbgen.base.libraries import import_lightly
     from mmsbgen.detection.detect import Request, perform
     from mmsbgen.detection.request import checkpoint_in
 
     import_lightly()
+    keep_freed_memory()
     report = _Report(no_progress(context), is_verbose(context))
     resume = None if given["resume"] is None else checkpoint_in(given["resume"])
     out = resume.parent if given["out"] is None and resume is not None else given["out"]

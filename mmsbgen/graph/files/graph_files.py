@@ -71,13 +71,12 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
             if kind in FIELD_BYTES:
                 need_fields(file, raw, kind)
             graph = _READERS[kind](file, raw, reading)
-    graph = replace(graph, name=short_name(file), file=record_path(file))
-    if reading.vertices is None:
-        return replace(graph, reading=reading.given())
-    graph = with_vertices(graph, reading.vertices)
-    if not isinstance(reading.vertices, str | os.PathLike):
-        return replace(graph, file=None)  # what the file alone does not give again
-    return replace(graph, reading=reading.given())
+    again = reading.vertices is None or isinstance(reading.vertices, str | os.PathLike)
+    given = reading.given() if again else {}
+    graph = graph.called(short_name(file), record_path(file), given)
+    if reading.vertices is not None:
+        graph = with_vertices(graph, reading.vertices)
+    return graph if again else replace(graph, file=None)  # what the file alone does not give again
 
 
 def with_vertices(graph: Graph, vertices: str | os.PathLike[str] | Iterable[Any]) -> Graph:

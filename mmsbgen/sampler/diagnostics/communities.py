@@ -128,17 +128,17 @@ def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, t
     def counted(number: int, members: Array | None) -> Floats:
         return _counted(m, rows, links, lambda share: tell((number + share) / _PASSES), members)
 
-    n_explained = counted(0, None)
-    # The candidates, one by one: later passes count fewer links, so that no others come.
-    vertex, at = np.nonzero(n_explained >= _A_LINK)
-    of, counts = m.indices[vertex, at].astype(np.int64), n_explained[vertex, at]
+    n_explained = counted(0, None).ravel()
+    # The candidates, one by one, by flat places: later passes count fewer links, so that no others come.
+    at = np.flatnonzero(n_explained >= _A_LINK)
+    vertex, of, counts = at // m.indices.shape[1], m.indices.ravel()[at].astype(np.int64), n_explained[at]
     most = _most(counts, degrees[vertex], max(threshold, _MOST))
     likely = member_chances(vertex, of, counts, degrees, m.width, residual=False)
     # The chain explains links by chance too, between vertices that are hardly in a community: those count no longer.
     for number in range(1, _PASSES):
-        members = np.zeros(m.indices.shape, bool)
-        members[vertex, at] = (likely > _RATHER) | most
-        counts = counted(number, members)[vertex, at]
+        members = np.zeros(m.indices.size, bool)
+        members[at] = (likely > _RATHER) | most
+        counts = counted(number, members.reshape(m.indices.shape)).ravel()[at]
         left = counts >= _A_LINK
         likely = np.zeros(vertex.size)
         likely[left] = member_chances(vertex[left], of[left], counts[left], degrees, m.width, residual=True)
@@ -282,7 +282,8 @@ def cover(
         if (key := members.tobytes()) not in seen:
             seen.add(key)
             kept.append((members, column))
-    kept.sort(key=lambda pair: (-len(pair[0]), pair[0].tolist()))
+    # Of equal sizes by their members: bytes of this order compare as these do.
+    kept.sort(key=lambda pair: (-len(pair[0]), pair[0].astype(">i8").tobytes()))
     own = np.array([column for _, column in kept], np.int64)
     found = tuple(members for members, _ in kept)
     return Cover(found, n, tuple(np.flatnonzero((own >= 0) & weak[own]).tolist())), _numbered(m, own, found, links)

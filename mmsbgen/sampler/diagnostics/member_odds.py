@@ -10,6 +10,7 @@ graph: a tenth of its links makes a member where members have six communities, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,7 +45,8 @@ def member_chances(
     evidence: the chance of membership is 0.
 
     Args:
-        vertices: the candidates: pairs of a vertex and a community that explains links of it.
+        vertices: the candidates: pairs of a vertex and a community that explains links of it.  With ``residual``
+            ascending.
         communities: their communities.
         explained: the number of links of the vertex that the community explains.
         degrees: the number of links ``[N]`` of every vertex.
@@ -54,7 +56,9 @@ def member_chances(
     n, own = len(degrees), np.maximum(degrees[vertices], 1).astype(np.float64)
     x, law = np.minimum(explained, own), np.full(_SHARES.size, 1.0 / _SHARES.size)
     by_share, at = _likelihoods(x, own)
-    candidates = _Candidates(x, own, communities, at, n_communities, len(by_share.factors))
+    candidates = _Candidates(
+        x, own, vertices, communities, at, degrees if residual else None, n_communities, len(by_share.factors)
+    )
     chances = (x > _FIRST * own).astype(np.float64)
     sums = candidates.sums(chances)
     for _ in range(_ROUNDS):
@@ -62,91 +66,99 @@ def member_chances(
         if weight <= 0.0:
             break
         sizes = sums.members.clip(1.0, max(1.0, n - 1.0))
-        prior, by_chance = np.log(sizes / np.maximum(n - sizes, 1.0)), sums.links
-        if residual:
-            left = (degrees - np.bincount(vertices, chances * x, n)).clip(min=0.0)
-            by_chance = np.minimum(by_chance, candidates.by_community(chances, left, vertices))
+        prior = np.log(sizes / np.maximum(n - sizes, 1.0))
+        by_chance = np.minimum(sums.links, sums.left) if residual else sums.links
         by_chance = (by_chance / degrees.sum()).clip(_LEAST, 1.0 - _LEAST)
-        of_member = by_share.exponent + np.log(by_share.factors @ law)
-        new = candidates.chances(of_member, prior, by_chance)
-        change, chances = np.abs(new - chances).sum(), new
-        if change <= _SETTLED * weight:
+        mixed = by_share.factors @ law
+        sums = candidates.sums(chances, candidates.odds(by_share.exponent + np.log(mixed), prior, by_chance))
+        if sums.change <= _SETTLED * weight:
             break
-        sums = candidates.sums(chances)
-        weights = sums.counts / (by_share.factors @ law)
-        law = law * (weights @ by_share.factors)
+        law = law * ((sums.counts / mixed) @ by_share.factors)
         law = (law / max(law.sum(), _LEAST)).clip(min=_LEAST**8)
     return chances
 
 
 class _Sums(NamedTuple):
-    """Sums of chances: ``members`` ``[K]`` by community, the ``links`` explained of them, and by value, ``counts``."""
+    """Sums of chances: ``members`` ``[K]`` by community, the ``links`` explained of them, and by value, ``counts``.
+
+    ``left`` ``[K]`` is the sum of chances times the link ends of the vertex that no community explains.  ``change`` is
+    the sum of the changes of chances.
+    """
 
     members: Floats
     links: Floats
+    left: Floats
     counts: Floats
+    change: Floats
 
 
 @dataclass(frozen=True)
 class _Candidates:
-    """The candidates ``[M]``: explained links ``x`` of ``own`` links, ``communities``, and the place of both values.
+    """The candidates ``[M]``: explained links ``x`` of ``own`` links, ``vertices``, ``communities`` and places of both.
 
-    Sums are made in threads, in parts of one size, so that they do not depend on the number of threads.
+    Sums are made in threads, in parts that do not depend on the number of threads.  ``degrees`` ``[N]`` are given for
+    ``left``, where ``vertices`` must be ascending.
     """
 
     x: Floats
     own: Floats
+    vertices: Ints
     communities: Ints
     at: Ints
+    degrees: Ints | None
     n_communities: int
     n_values: int
 
     def _parts(self) -> list[slice]:
-        return [slice(first, first + _PART) for first in range(0, self.x.size, _PART)]
+        cuts = np.arange(0, self.x.size, _PART)
+        if self.degrees is not None:  # all candidates of a vertex are in one part
+            cuts = np.searchsorted(self.vertices, self.vertices[cuts])
+        cuts = np.unique(np.append(cuts, self.x.size))
+        return list(map(slice, cuts[:-1], cuts[1:]))
 
-    def by_community(self, chances: Floats, numbers: Floats, vertices: Ints) -> Floats:
-        """Sums ``[K]`` of ``chances`` ``[M]`` times the ``numbers`` ``[N]`` of the ``vertices`` ``[M]``."""
+    def sums(self, chances: Floats, new: Callable[[slice], Floats] | None = None) -> _Sums:
+        """The sums of ``chances`` ``[M]``, after ``new`` has given each part its new ones."""
 
-        def of(part: slice) -> Floats:
-            return _added(self.communities[part], chances[part] * numbers[vertices[part]], self.n_communities)
-
-        total = np.zeros(self.n_communities)
-        for one in side_by_side(of, self._parts()):
-            total += one
-        return total
-
-    def sums(self, chances: Floats) -> _Sums:
-        """The sums of ``chances`` ``[M]``."""
-
-        def of(part: slice) -> tuple[Floats, Floats, Floats]:
-            own, communities = chances[part], self.communities[part]
-            return (
+        def of(part: slice) -> _Sums:
+            own, change = chances[part], np.zeros(1)
+            if new is not None:
+                before, own = own, new(part)
+                change += np.abs(own - before).sum()
+                chances[part] = own
+            links, communities, left = own * self.x[part], self.communities[part], np.zeros(self.n_communities)
+            if self.degrees is not None:
+                first, last = self.vertices[part][[0, -1]]
+                vertices = self.vertices[part] - first
+                ends = (self.degrees[first : last + 1] - np.bincount(vertices, links)).clip(min=0.0)
+                left = _added(communities, own * ends[vertices], self.n_communities)
+            return _Sums(
                 _added(communities, own, self.n_communities),
-                _added(communities, own * self.x[part], self.n_communities),
+                _added(communities, links, self.n_communities),
+                left,
                 _added(self.at[part], own, self.n_values),
+                change,
             )
 
-        total = _Sums(np.zeros(self.n_communities), np.zeros(self.n_communities), np.zeros(self.n_values))
+        members, links, left = np.zeros((3, self.n_communities))
+        total = _Sums(members, links, left, np.zeros(self.n_values), np.zeros(1))
         for found in side_by_side(of, self._parts()):
             for whole, one in zip(total, found, strict=True):
                 whole += one
         return total
 
-    def chances(self, of_member: Floats, prior: Floats, by_chance: Floats) -> Floats:
-        """The chances ``[M]``, by log-likelihoods ``of_member`` of each value and by what communities ``[K]`` have."""
-        found, inside, outside = np.empty(self.x.size), np.log(by_chance), np.log1p(-by_chance)
+    def odds(self, of_member: Floats, prior: Floats, by_chance: Floats) -> Callable[[slice], Floats]:
+        """Gives chances of a part, by log-likelihoods ``of_member`` of each value and what communities ``[K]`` have."""
+        inside, outside = np.log(by_chance), np.log1p(-by_chance)
 
-        def compute(part: slice) -> None:
+        def compute(part: slice) -> Floats:
             links, counts, of = self.own[part], self.x[part], self.communities[part]
             odds = of_member[self.at[part]] + prior[of]
             odds -= counts * inside[of] + (links - counts) * outside[of]
-            chances = 1.0 / (1.0 + np.exp(-odds.clip(-_MOST_ODDS, _MOST_ODDS)))
+            chances: Floats = 1.0 / (1.0 + np.exp(-odds.clip(-_MOST_ODDS, _MOST_ODDS)))
             chances[counts <= by_chance[of] * links] = 0.0
-            found[part] = chances
+            return chances
 
-        for _ in side_by_side(compute, self._parts()):
-            pass
-        return found
+        return compute
 
 
 def _added(places: Ints, values: Floats, size: int) -> Floats:

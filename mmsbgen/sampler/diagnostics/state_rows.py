@@ -119,7 +119,10 @@ class SparseRows(_OnDevice):
         n = self._shape.n_vertices
         masks = np.zeros((n, 8), np.uint8)
         if members is not None:
-            bits = np.packbits(members, axis=1, bitorder="little")
+            wide = np.zeros((n, -(-members.shape[1] // 8) * 8), bool)
+            wide[:, : members.shape[1]] = members
+            # Far faster than along an axis.
+            bits = np.packbits(wide, bitorder="little").reshape(n, -1)
             masks[:, : bits.shape[1]] = bits
         given = {"n_vertices": np.uint32(n), "only_members": np.uint32(members is not None)}
         with self._device.upload(masks.view(np.uint64).ravel()) as placed:

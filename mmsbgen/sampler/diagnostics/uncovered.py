@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mmsbgen.graph.graph import in_order, number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource, explained_at
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 
@@ -22,6 +23,7 @@ def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, commu
     new_vertices, new_communities = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     covered = np.zeros(n, bool)
     covered[vertices] = True
+    links = links[~(covered[links[:, 0]] & covered[links[:, 1]])]
     while True:
         inside = covered[links]
         border = links[inside[:, 0] != inside[:, 1]]
@@ -38,7 +40,7 @@ def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, commu
 def _best(m: Memberships, rows: RowSource, border: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
     """The first ends of ``border`` ``[B, 2]``, each once, and the community that explains most of their links."""
     n = len(m.indices)
-    order = np.argsort(vertices, kind="stable")
+    order = in_order(vertices)[1]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(vertices, minlength=n))])
     rank = np.arange(order.size) - offsets[vertices[order]]
     at = np.zeros((n, int(rank.max()) + 1), np.int64)
@@ -50,8 +52,8 @@ def _best(m: Memberships, rows: RowSource, border: Ints, vertices: Ints, communi
         there = np.arange(at.shape[1]) < sizes[inner, None]
         keys.append((ends[:, 0, None] * m.width + at[inner])[there])
         shares.append(parts[:, 1].astype(np.float64)[there])
-    pairs, index = np.unique(np.concatenate(keys), return_inverse=True)
-    total = np.bincount(index.ravel(), np.concatenate(shares))
+    pairs, index = number_integers(np.concatenate(keys))
+    total = np.bincount(index, np.concatenate(shares))
     outer, community = np.divmod(pairs, m.width)
     ranked = np.lexsort((community, -total, outer))
     first = ranked[np.unique(outer[ranked], return_index=True)[1]]

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.graph import Split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
@@ -31,6 +32,8 @@ _SETS, _ROUNDS = 199, 2
 FEW_LINKS = 100
 #: Most held-out links that are tested, and most multiplications for the scores of all pairs of their ends.
 _MOST_TESTED, _MULTIPLICATIONS = 2048, 1 << 35
+#: Rows of scores that a thread takes at a time.
+_ROWS = 256
 #: Fewest held-out links that show structure by themselves, and the standard deviations that this takes: by chance 7 in
 #: 10,000, times three as the run took the best of three starts for its validation pairs.
 _ENOUGH, _SIGNIFICANT = 10, 3.3
@@ -259,16 +262,16 @@ def ranks(
     vertices, at = np.unique(tested, return_inverse=True)
     ends = at.reshape(tested.shape)
     pi = rows(vertices)
-    scores = (pi * weights.astype(pi.dtype)) @ pi.T
+    weighted = pi * weights.astype(pi.dtype)
+    parts = [weighted[first : first + _ROWS] for first in range(0, len(weighted), _ROWS)]
+    scores = np.concatenate(list(side_by_side(lambda part: part @ pi.T, parts)))
 
-    def means(drawn: Ints, known: Ints, share: float) -> Floats:
+    def means(drawn: Ints, known: list[Ints], share: float) -> Floats:
         barred = _barred(vertices, known, split.graph.n_vertices)
         return mean_ranks(drawn, scores, barred, rng, lambda done: tell(share + done / (1 + corrected)))
 
-    found = means(
-        ends[: len(links)], np.concatenate([split.training_links, *(p.pairs[~p.labels] for p in held_out)]), 0
-    )
-    excess = found - means(ends[len(links) :], split.graph.links, 0.5) if corrected else found
+    found = means(ends[: len(links)], [split.training_links, *(p.pairs[~p.labels] for p in held_out)], 0)
+    excess = found - means(ends[len(links) :], [split.graph.links], 0.5) if corrected else found
     error, spread = float(found[1:].std(ddof=1)), float(excess[1:].std(ddof=1))
     deviations = float(excess[0] - excess[1:].mean()) / spread if spread > 1e-9 else 0.0
     return Ranks(len(links), float(found[0]), error, deviations)
@@ -279,13 +282,15 @@ def _some(pairs: Ints, most: int, rng: np.random.Generator) -> Ints:
     return pairs if len(pairs) <= most else pairs[np.sort(rng.choice(len(pairs), most, replace=False))]
 
 
-def _barred(vertices: Ints, known: Ints, n_vertices: int) -> npt.NDArray[np.bool_]:
-    """Which pairs of ``vertices`` ``[V]`` are in ``known`` ``[P, 2]`` or loops, ``[V, V]``."""
+def _barred(vertices: Ints, known: list[Ints], n_vertices: int) -> npt.NDArray[np.bool_]:
+    """Which pairs of ``vertices`` ``[V]`` are in arrays ``known`` ``[P, 2]`` or loops, ``[V, V]``."""
     there = np.zeros(n_vertices, np.bool_)
     there[vertices] = True
-    a, b = np.searchsorted(vertices, known[there[known[:, 0]] & there[known[:, 1]]]).T
     barred = np.eye(vertices.size, dtype=np.bool_)
-    barred[a, b] = barred[b, a] = True
+    for pairs in known:
+        inside = np.flatnonzero(there[pairs[:, 0]] & there[pairs[:, 1]])
+        a, b = np.searchsorted(vertices, pairs[inside]).T
+        barred[a, b] = barred[b, a] = True
     return barred
 
 

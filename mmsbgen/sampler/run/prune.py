@@ -35,27 +35,44 @@ _EMPTIED = 1e-3
 _NEGLIGIBLE = 1e-2
 #: Pairs with sparse rows that a thread takes at a time.
 _PAIRS = 1 << 12
+#: Links that a thread takes at a time.
+_LINKS = 1 << 20
 #: Elements of products of rows at a time.
 _ELEMENTS = 1 << 20
 
 
-def evidence(links: Ints, best: Ints, n_vertices: int, k: int) -> Floats:
+def evidence(links: Ints, best: Ints, degrees: Ints, k: int) -> Floats:
     """Evidence over cost ``[K]`` of the communities; 0 for empty ones.
 
-    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best.
+    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``degrees`` ``[N]``
+    counts the links of each vertex.
     """
-    degrees = np.bincount(links.ravel(), minlength=n_vertices)
-    ends = _sorted_ends((best[:, None] * n_vertices + links).ravel())
-    keys, counts = ends.keys[ends.counts >= _LEAST_LINKS], ends.counts[ends.counts >= _LEAST_LINKS]
-    communities, vertices = np.divmod(keys, n_vertices)
-    chances = member_chances(vertices, communities, counts, degrees, k, residual=False)
-    members = (chances > _LIKELY) | (counts > _MOST * degrees[vertices])
+    n_vertices = degrees.size
+
+    def of(part: slice) -> tuple[Ints, _InOrder]:
+        """The links of a part of the communities, and the ends of these by community and vertex."""
+        own = np.flatnonzero((best >= part.start) & (best < part.stop))
+        return own, _sorted_ends((best[own, None] * n_vertices + links[own]).ravel())
+
+    ordered = list(side_by_side(of, _parts(best, k)))
+    keys, counts = (np.concatenate([ends[at] for _, ends in ordered]) for at in (0, 1))
+    several = counts >= _LEAST_LINKS
+    communities, vertices = np.divmod(keys[several], n_vertices)
+    chances = member_chances(vertices, communities, counts[several], degrees, k, residual=False)
+    members = (chances > _LIKELY) | (counts[several] > _MOST * degrees[vertices])
     sizes = np.bincount(communities[members], minlength=k)
-    is_member = np.zeros(ends.keys.size, bool)
-    is_member[ends.counts >= _LEAST_LINKS] = members
-    of_ends = np.empty(best.size * 2, bool)
-    of_ends[ends.places] = np.repeat(is_member, ends.counts)
-    inside = np.bincount(best[of_ends[::2] & of_ends[1::2]], minlength=k)
+    is_member = np.zeros(keys.size, bool)
+    is_member[several] = members
+    firsts = np.cumsum([0, *(ends.keys.size for _, ends in ordered)])
+
+    def inside_of(number: int) -> Ints:
+        """How many links between members each community has, for a part of the communities."""
+        own, ends = ordered[number]
+        of_ends = np.empty(own.size * 2, bool)
+        of_ends[ends.places] = np.repeat(is_member[firsts[number] : firsts[number + 1]], ends.counts)
+        return np.bincount(best[own[of_ends[::2] & of_ends[1::2]]], minlength=k)
+
+    inside = sum(side_by_side(inside_of, range(len(ordered))), np.zeros(k, np.int64))
     density = 2.0 * len(links) / (n_vertices * (n_vertices - 1.0))
     found = np.zeros(k)
     for community in np.flatnonzero(inside > density * sizes * (sizes - 1) / 2):
@@ -72,6 +89,13 @@ class _InOrder(NamedTuple):
     keys: Ints
     counts: Ints
     places: Ints
+
+
+def _parts(best: Ints, k: int) -> list[slice]:
+    """The ``k`` communities in parts that explain about as many links each."""
+    ends = np.cumsum(np.bincount(best, minlength=k))
+    cuts = np.unique([0, *np.searchsorted(ends, np.arange(_LINKS, best.size, _LINKS)), k])
+    return list(map(slice, cuts[:-1], cuts[1:]))
 
 
 def _sorted_ends(keys: Ints) -> _InOrder:
@@ -107,7 +131,7 @@ def needless(sampler: Sampler) -> Ints:
     if min(np.count_nonzero(links), np.count_nonzero(~links)) < 2:
         return np.zeros(0, np.int64)
     best, _ = best_communities(sampler, split.training_links)
-    ratios = evidence(split.training_links, best, split.graph.n_vertices, k)
+    ratios = evidence(split.training_links, best, split.training_adjacency.degrees, k)
     order = np.argsort(ratios, kind="stable")
     density = split.graph.density
     mean, variance = np.zeros(k), np.zeros(k)
@@ -121,7 +145,7 @@ def needless(sampler: Sampler) -> Ints:
     may_go = (mean <= np.sqrt(variance)) & (np.append(0.0, ratios[order][:-1]) < _KEPT)
     taken = int(np.flatnonzero(may_go)[-1])
     removed = np.sort(order[:taken])
-    return removed if np.isin(removed, best).any() else removed[:0]
+    return removed if np.bincount(best, minlength=k)[removed].any() else removed[:0]
 
 
 def _losses(sampler: Sampler, pairs: Ints, linked: bool, order: Ints) -> tuple[Floats, Floats]:

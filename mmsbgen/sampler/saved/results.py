@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -214,10 +215,9 @@ def write(
     The files are replaced in one transaction, the record last, so that they never mix with files of another run. After
     a kill in between there is no record.
     """
-    words = words_for_files(found.ids)
-    ids = found.ids if found.ids.dtype != object else np.array(words)
-    with FileTransaction() as together:
-        write_text(out / "communities.txt", cover_text(words, cover.members), together)
+    ids = found.ids if found.ids.dtype != object else np.array(words_for_files(found.ids))
+    with ThreadPoolExecutor(1) as beside, FileTransaction() as together:
+        text = beside.submit(lambda: cover_text(words_for_files(found.ids), cover.members))
         with published_archive(out / "memberships.npz", together) as archive:
             archive.add("ids", ids)
             for name, array in named_arrays(found).items():
@@ -229,6 +229,7 @@ def write(
                 for which, name in enumerate(("pi_mean", "pi_sd") if found.posterior is not None else ()):
                     parts = (whole.moments(*chunk)[which] for chunk in whole.state_chunks())
                     archive.add_parts(name, shape, whole.shape.real, _by_column(parts, found.columns))
+        write_text(out / "communities.txt", text.result(), together)
         if graph is not None:
             write_graph(out / GRAPH_FILE, graph, together)
         write_text(out / "run.json", as_json(run_record) + "\n", together)

@@ -1,16 +1,19 @@
 """Search for the starts of a large graph in a separate process, which reads the graph while the run opens its device.
 
 A process is used because it can be ended at any time, and a thread cannot.  It calls
-:data:`mmsbgen.sampler.starts.start_methods.STARTS`, so the starts are the same as without it.  If no process can be
-started, the search runs in this process.
+:data:`mmsbgen.sampler.starts.start_methods.STARTS`, so the starts are the same as without it.  It can be started before
+the graph is there, as loading its program takes almost a second.  If no process can be started, the search runs in this
+process.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +26,15 @@ from mmsbgen.sampler.starts.start_methods import MANY, MOVED, STARTS, Start, wor
 from mmsbgen.sampler.state import memory_needs
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds
 
-__all__ = ["StartSearch", "device_bytes", "has_room", "searching_device", "searching_for_starts"]
+__all__ = [
+    "Searcher",
+    "StartSearch",
+    "device_bytes",
+    "has_room",
+    "searcher_ahead",
+    "searching_device",
+    "searching_for_starts",
+]
 
 log = logging.getLogger(__name__)
 #: Seconds between two polls of the process.
@@ -32,6 +43,8 @@ _LOOK_S = 0.05
 #: Share of the device's memory, or of the free memory of a CPU, that a chain and the search for its start may take.
 _TOGETHER = 0.9
 
+#: Fewest bytes of a file for each of its links.
+_LEAST_BYTES = 4
 #: Bytes that a process takes to use a device whose memory is the host's.
 _PROCESS = 200_000_000
 
@@ -56,6 +69,52 @@ def has_room(info: DeviceInfo, needs: MemoryNeeds, taken: int, wanted: int) -> b
     return wanted < _TOGETHER * room
 
 
+class Searcher:
+    """A process that searches for starts as soon as it gets a graph; raises OSError if there can be none."""
+
+    def __init__(self) -> None:
+        self._links = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self.process = ChildProcess("mmsbgen.sampler.starts.search_process", stdin=self._links)
+        except BaseException:
+            self._links.close()
+            raise
+
+    def search(self, split: Split, k: int, seed: int, names: tuple[str, ...], device: str | None) -> ChildProcess:
+        """Begin; returns the process.  Raises OSError if the graph cannot be passed on."""
+        adjacency = split.training_adjacency
+        with self._links as links:
+            for array in (split.training_links, adjacency.offsets, adjacency.neighbours):
+                np.save(links, array)
+            links.seek(0)
+            self.process.connection.send((split.graph.n_vertices, k, seed, device or "", names))
+        return self.process
+
+    def close(self) -> None:
+        """End the process."""
+        self._links.close()
+        self.process.close()
+
+
+@contextmanager
+def searcher_ahead(source: Any, options: Options) -> Iterator[Searcher | None]:
+    """A process for the starts of a graph that is still to be read; None if it is surely small or needs no search.
+
+    The process ends with an error in the block, and else with the :class:`StartSearch` that gets it.
+    """
+    ahead: Searcher | None = None
+    with suppress(OSError):  # whoever reads the file tells that it is missing
+        large = isinstance(source, str | os.PathLike) and os.stat(source).st_size > _LEAST_BYTES * MANY
+        if large and bool(options.start or options.block) and options.start != "random":
+            ahead = Searcher()
+    try:
+        yield ahead
+    except BaseException:
+        if ahead is not None:
+            ahead.close()
+        raise
+
+
 class StartSearch:
     """A running search for the starts ``names`` of ``split`` with ``k`` communities; ``close`` ends its process.
 
@@ -63,22 +122,25 @@ class StartSearch:
     :meth:`use_device`, so that the run opens it first and has what it needs on it.
     """
 
-    def __init__(self, split: Split, k: int, seed: int, names: Iterable[str], device: str | None = None) -> None:
+    def __init__(
+        self,
+        split: Split,
+        k: int,
+        seed: int,
+        names: Iterable[str],
+        device: str | None = None,
+        ahead: Searcher | None = None,
+    ) -> None:
         self.names, self.device = tuple(names), device
         self._split, self._k, self._seed = split, k, seed
         self._found: dict[str, Start] = {}
         self._process: ChildProcess | None = None
         try:
-            with tempfile.TemporaryFile() as links:
-                adjacency = split.training_adjacency
-                for array in (split.training_links, adjacency.offsets, adjacency.neighbours):
-                    np.save(links, array)
-                links.seek(0)
-                numbers = (split.graph.n_vertices, k, seed)
-                self._process = ChildProcess(
-                    "mmsbgen.sampler.starts.search_process", *numbers, device or "-", *self.names, stdin=links
-                )
+            ahead = ahead or Searcher()
+            self._process = ahead.search(split, k, seed, self.names, device)
         except OSError as error:
+            if ahead is not None:
+                ahead.close()
             log.warning("starts are found in this process, as there can be no other: %s", error)
 
     def start(self, name: str, asked: Callable[[], bool] = lambda: False) -> Start:
@@ -128,18 +190,22 @@ class StartSearch:
 
 
 @contextmanager
-def searching_for_starts(split: Split, options: Options, device: str | None = None) -> Iterator[StartSearch | None]:
+def searching_for_starts(
+    split: Split, options: Options, device: str | None = None, ahead: Searcher | None = None
+) -> Iterator[StartSearch | None]:
     """Search in the background for the starts that ``options`` may use; None for a small graph or a random start.
 
-    The device called ``device`` helps (:class:`StartSearch`).
+    The device called ``device`` helps (:class:`StartSearch`), and the process ``ahead`` searches if it is there.
     """
     sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
     tried = worth_trying(split, sized.n_communities) if sized.start == "auto" else [sized.start]
     names = [name for name in tried if name not in (None, "random")]
     if split.n_training_links <= MANY or not names:
+        if ahead is not None:
+            ahead.close()
         yield None
         return
-    sought = StartSearch(split, sized.n_communities, sized.seed, names, device)
+    sought = StartSearch(split, sized.n_communities, sized.seed, names, device, ahead)
     try:
         yield sought
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,11 +34,18 @@ _MOST_ENDS = 2**32
 
 
 @contextmanager
-def on_device(name: str, config: Config) -> Iterator[Mover]:
-    """Opens the device called ``name`` and finds moves on it by a configuration of best_labels."""
-    with opened(find_device(name)) as device:
+def on_device(name: str, config: Callable[[], Config | None]) -> Iterator[Mover]:
+    """Opens the device called ``name`` and finds moves on it by a configuration of best_labels.
+
+    ``config`` waits for it until the device may be opened; if it is None, threads find the moves.
+    """
+    info = find_device(name)
+    if (chosen := config()) is None:
+        yield in_threads
+        return
+    with opened(info) as device:
         # The source is the same for graphs of all sizes.
-        yield by_kernel(build(device, MMSB.kernel("best_labels"), MMSB.problem(), config))
+        yield by_kernel(build(device, MMSB.kernel("best_labels"), MMSB.problem(), chosen))
 
 
 def moving_kernel(runtime: Runtime, problem: Problem, what: str) -> BoundKernel | None:
@@ -79,21 +86,22 @@ def _moves(kernel: BoundKernel, graph: Weighted, costs: Floats) -> Iterator[Best
             there.enter_context(device.alloc(n, kind))
             for kind in (np.uint32, np.float64, np.uint32, np.uint64, np.uint32)
         )
-        tables = device.alloc(1, np.uint32)
+        tables, in_slots = device.alloc(1, np.uint32), 2 * int(degrees.max(initial=0)) <= slots
         there.callback(lambda: tables.release())
 
         def best(vertices: Ints, labels: Ints, volumes: Ints) -> tuple[Ints, Ints]:
             nonlocal tables
             if not vertices.size:
                 return vertices, vertices
-            places, numbers = table_places(degrees[vertices], slots)
-            if numbers > tables.size:
-                tables.release()
-                tables = device.alloc(numbers, np.uint32)
+            if not in_slots:
+                places, numbers = table_places(degrees[vertices], slots)
+                if numbers > tables.size:
+                    tables.release()
+                    tables = device.alloc(numbers, np.uint32)
+                device.write(places_there, places)
             device.write(labels_there, labels.astype(np.uint32))
             device.write(volumes_there, volumes.astype(np.float64))
             device.write(chosen, vertices.astype(np.uint32))
-            device.write(places_there, places)
             kernel.launch(
                 vertices.size,
                 values

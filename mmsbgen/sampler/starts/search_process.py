@@ -1,17 +1,18 @@
-"""Program of the process that searches for starts; arguments: N K SEED DEVICE NAME...
+"""Program of the process that searches for starts.
 
-DEVICE finds the moves of local moving; it is "-" for threads.  The configuration of its kernel comes over the
-connection, once the run has what it needs on the device.
+Over its connection it gets N, K, a seed, a device and names of starts, once the run has read its graph.  The device,
+"" for threads, finds the moves of local moving.  The configuration of its kernel comes later, once the run has what it
+needs on the device.
 
-It reads the training links ``[E, 2]`` and the arrays of their adjacency from standard input, in NumPy's file format.
-It sends each start, as soon as found, and warnings as texts, to
+It then reads the training links ``[E, 2]`` and the arrays of their adjacency from standard input, in NumPy's file
+format.  It sends each start, as soon as found, and warnings as texts, to
 :class:`mmsbgen.sampler.starts.background_search.StartSearch`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from typing import IO
@@ -19,21 +20,23 @@ from typing import IO
 import numpy as np
 
 from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.host_memory import keep_freed_memory
 from mmsbgen.base.libraries import import_lightly, networkit
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.kernels.space import Config
+from mmsbgen.sampler.starts.device_moves import on_device
 from mmsbgen.sampler.starts.start_methods import MOVED, STARTS, Start, communities
 
 
 def find(
-    n: int, k: int, seed: int, device: str, names: list[str], links: IO[bytes], config: Callable[[], Config | None]
+    n: int, k: int, seed: int, device: str, names: Sequence[str], links: IO[bytes], config: Callable[[], Config | None]
 ) -> Iterator[Start | str]:
     """The starts ``names`` of a graph of ``n`` vertices, and warnings.
 
-    ``device`` finds moves, by the configuration that ``config`` waits for, or threads if it is None.  ``links`` is as
-    for the program.
+    ``device`` finds moves, by the configuration that ``config`` waits for, or threads if either is missing.  ``links``
+    is as for the program.
     """
     pairs, offsets, neighbours = (np.load(links) for _ in range(3))
     graph = Graph(n, np.arange(n), pairs, LoadReport(len(pairs), 0, 0, 0, False, 0))
@@ -41,11 +44,9 @@ def find(
     split = Split(graph, seed, graph.links, none, none)
     vars(split)["training_adjacency"] = Adjacency(offsets, neighbours)
     for name in names:
-        if device != "-" and name == MOVED and (chosen := config()) is not None:
-            from mmsbgen.sampler.starts.device_moves import on_device
-
+        if device and name == MOVED:
             try:
-                with on_device(device, chosen) as mover:
+                with on_device(device, config) as mover:
                     yield communities(split, k, seed, mover)
                 continue
             except MmsbgenError as error:
@@ -55,11 +56,12 @@ def find(
 
 if __name__ == "__main__":
     parent = parent_connection()
-    n, k, seed = map(int, sys.argv[1:4])
     import_lightly()
+    keep_freed_memory()
     # Beside the first search, which goes without it for long.
     Thread(target=networkit, daemon=True).start()
     # Sending waits until the run reads, which may be after the next start is found.
     with ThreadPoolExecutor(1) as sender:
-        for start in find(n, k, seed, sys.argv[4], sys.argv[5:], sys.stdin.buffer, parent.recv):
+        n, k, seed, device, names = parent.recv()
+        for start in find(n, k, seed, device, names, sys.stdin.buffer, parent.recv):
             sender.submit(parent.send, start)

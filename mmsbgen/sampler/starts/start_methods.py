@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
 from mmsbgen.graph import Graph, Split
+from mmsbgen.graph.graph import in_order
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import contraction
@@ -121,8 +122,8 @@ def of_sets(name: str, sets: list[Ints]) -> Start:
     """The start with one community per set."""
     vertices = np.concatenate([np.zeros(0, np.int64), *sets])
     communities = np.repeat(np.arange(len(sets)), [len(members) for members in sets])
-    order = np.argsort(vertices, kind="stable")
-    return Start(name, vertices[order], communities[order])
+    vertices, order = in_order(vertices)
+    return Start(name, vertices, communities[order])
 
 
 _graphs: weakref.WeakKeyDictionary[Split, networkit.Graph] = weakref.WeakKeyDictionary()
@@ -145,7 +146,7 @@ def by_label(labels: Ints) -> list[Ints]:
     at = np.unique(labels, return_inverse=True)[1]
     sizes = np.bincount(at)
     several = np.flatnonzero(sizes[at] > 1)
-    order = several[np.argsort(at[several], kind="stable")]
+    order = several[in_order(at[several])[1]]
     sets = np.split(order, np.cumsum(sizes[sizes > 1])[:-1]) if order.size else []
     return sorted(sets, key=lambda members: (-members.size, int(members[0])))
 

@@ -31,9 +31,8 @@ def kept(communities: Array, k: int) -> npt.NDArray[np.bool_]:
 
 def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
     """Sums of the columns ``[K]`` of all rows."""
-    # Unused entries have the largest number: that column is left out, as copies of the others take longer.
-    columns = np.minimum(communities, np.uint32(k)).ravel()
-    above: Array = np.bincount(columns, values.ravel().astype(np.float64) - floor, minlength=k + 1)[:k]
+    used = communities != NONE  # few of a start
+    above: Array = np.bincount(communities[used], values[used].astype(np.float64) - floor, minlength=k)
     sums: Floats = above + len(communities) * floor
     return sums
 
