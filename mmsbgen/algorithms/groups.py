@@ -13,7 +13,7 @@ from mmsbgen.algorithms.marginals import check_how, need_messages, real_for, und
 from mmsbgen.algorithms.programs import Running, programs
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.families.graph.messages.message_inputs import centred, state_of_messages
+from mmsbgen.families.graph.messages.message_inputs import state_of_messages
 from mmsbgen.families.graph.messages.message_kernels import CHANGE, ENERGY, MOST_STATES, ROUNDS, SHARES
 from mmsbgen.graph.arcs import Arcs
 
@@ -166,7 +166,7 @@ def _fit(
     n, k = arcs.n_vertices, len(affinities)
     shares: Array = np.full(k, 1 / k)
     degree = arcs.n_arcs / n
-    on.write("received", centred(rng.normal(0, _NOISE, (max(1, arcs.n_arcs), k))).astype(real))
+    on.write("received", rng.standard_normal((max(1, arcs.n_arcs), k), dtype=real) * real(_NOISE))
     settings, rounds, mean = on.read("settings"), 0, shares
     while True:
         settings[SHARES:] = np.log(shares)

@@ -63,7 +63,7 @@ def belief_propagation(
     """Marginals of ``p(x) ~ prod_v priors[v, x_v] prod_uv coupling[x_u, x_v]``, v the vertices and uv the links.
 
     Exact on trees.  On other graphs an approximation, which is good where loops are long or couplings weak; rounds may
-    then not converge, and more damping helps.
+    then not converge, and more damping helps.  Weights of 0 are taken as tiny: that nothing is possible is not noticed.
 
     Args:
         graph: Any undirected graph that :func:`mmsbgen.graph.as_arcs` takes; self-loops, weights and further links of a

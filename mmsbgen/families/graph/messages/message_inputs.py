@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.families.graph.messages.message_kernels import ENERGY, MOST_BLOCKS, MOST_PAIR_BLOCKS
+from mmsbgen.families.graph.messages.message_kernels import CHANGE, ENERGY, MOST_BLOCKS, MOST_PAIR_BLOCKS
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Expected, Judge
 
@@ -63,11 +63,11 @@ def state_of_messages(
     n, states = arcs.n_vertices, len(coupling)
     # Arcs are ordered by their ends: in the order of the other end each is where its opposite is.
     mate = np.argsort(arcs.targets, kind="stable").astype(np.uint32)
-    once = np.flatnonzero(arcs.sources < arcs.targets).astype(np.uint32)
+    once = np.flatnonzero(arcs.sources < arcs.targets).astype(np.uint32) if pairs else mate[:0]
     links = np.stack([arcs.sources[once], arcs.targets[once], once, mate[once]], axis=1)
     per_vertex = states if len(priors) > 1 or n == 1 else 0
     shares = [] if log_shares is None else log_shares.tolist()
-    settings = [tolerance, most_rounds, damping, per_vertex, len(links) if pairs else 0, len(shares), 0, 0, 0, *shares]
+    settings = [tolerance, most_rounds, damping, per_vertex, len(links), len(shares), 0, 0, 0, *shares]
     return {
         "mate": _rows(mate),
         "links": _rows(links),
@@ -87,18 +87,11 @@ def _rows(array: Array) -> Array:
     return array if len(array) else np.zeros((1, *array.shape[1:]), array.dtype)
 
 
-def centred(messages: Array) -> Array:
-    """Log messages ``[A, Q]`` whose exponentials have the mean 1."""
-    most: Array = messages.max(axis=1, keepdims=True)
-    mean: Array = np.exp(messages - most).mean(axis=1, keepdims=True)
-    return np.asarray(messages - most - np.log(mean))
-
-
 @dataclass(frozen=True, eq=False)
 class Round:
     """What a round makes, in float64; ``energy`` is the logarithm of the partition function where it changes nothing.
 
-    ``errors`` bounds how far messages ``[A, Q]`` and beliefs ``[N, Q]`` may be off in arithmetic of unit ``eps``.
+    ``errors`` says how far off messages ``[A, Q]``, beliefs ``[N, Q]`` and energy may be in arithmetic of unit ``eps``.
     """
 
     messages: Array
@@ -106,7 +99,7 @@ class Round:
     pairs: Array
     change: float
     energy: float
-    errors: tuple[Array, Array]
+    errors: tuple[Array, Array, float]
 
 
 def one_round(
@@ -126,7 +119,7 @@ def one_round(
     # Each addition rounds a part of the sum; the logarithm of the total, a mean over states, doubles what is off.
     size = np.abs(priors) + gathered(np.abs(messages))
     one = gathered(off) + eps * (arcs.degrees[:, None] + 4) * (size + 4)
-    off_beliefs = one + one.max(axis=1, keepdims=True) + 0 * one
+    off_beliefs = one + one.max(axis=1, keepdims=True)
     cavity = beliefs[owner] - messages
     largest = cavity.max(axis=1, keepdims=True)
     made = np.log(np.exp(cavity - largest) @ coupling) + largest
@@ -148,7 +141,8 @@ def one_round(
     met = np.einsum("lx,xy,ly->l", a, coupling, b)
     pairs = coupling * (a.T @ (b / met[:, None]))
     change = float(np.abs(fresh - old).max(initial=0))
-    return Round(new, beliefs, pairs, change, energy, (off_new, off_beliefs))
+    off_energy = float(one.max(axis=1).sum() + (in_cavity + rounding.max(axis=1, keepdims=True)).sum() / 2)
+    return Round(new, beliefs, pairs, change, energy, (off_new, off_beliefs, off_energy))
 
 
 def workload_of_messages(arcs: Arcs, real: Any, states: int) -> tuple[dict[str, Any], Judge]:
@@ -157,14 +151,14 @@ def workload_of_messages(arcs: Arcs, real: Any, states: int) -> tuple[dict[str, 
     uneven = rng.uniform(-0.5, 0.5, (states, states))
     coupling = np.exp(uneven + uneven.T).astype(real).astype(np.float64)
     priors = rng.normal(0, 0.5, (arcs.n_vertices, states)).astype(real).astype(np.float64)
-    messages = centred(rng.normal(0, 0.5, (arcs.n_arcs, states))).astype(real).astype(np.float64)
+    messages = rng.normal(0, 0.5, (arcs.n_arcs, states)).astype(real).astype(np.float64)
     eps = float(np.finfo(real).eps)
     start = messages
     off = np.zeros_like(messages)
     for _ in range(WORKLOAD_ROUNDS):
         before_off = off
         found = one_round(arcs, coupling, priors, messages, _DAMPING, eps, off)
-        messages, (off, off_beliefs) = found.messages, found.errors
+        messages, (off, off_beliefs, off_energy) = found.messages, found.errors
     state = state_of_messages(
         arcs,
         real,
@@ -178,12 +172,15 @@ def workload_of_messages(arcs: Arcs, real: Any, states: int) -> tuple[dict[str, 
     )
     # A share of a pair is off by the factor that its two ends and the total are.
     ends = arcs.n_arcs and 4 * float((off_beliefs[arcs.sources] + before_off).max())
-    energies = float(off_beliefs.sum()) + 4 * float(off.sum()) + eps * 64 * (arcs.n_vertices + arcs.n_arcs)
+    marginals = np.exp(found.beliefs)
+    off_sums = (marginals * (off_beliefs + eps * (arcs.n_vertices + 8))).sum(axis=0)
+    ended = np.array([found.change, found.energy]), np.array([8 * float(off.max(initial=0)), off_energy])
     expected = (
         ("received", Expected(messages, off, name="messages")),
         ("beliefs", Expected(found.beliefs, off_beliefs, name="beliefs")),
         ("pairs", Expected(found.pairs, found.pairs * (ends + eps * (arcs.n_arcs + 64)) + 1e-30, name="pairs")),
-        ("settings", Expected(np.array(found.energy), np.array(energies), name="energy")),
+        ("slots", Expected(marginals.sum(axis=0), off_sums, name="sums of marginals")),
+        ("settings", Expected(*ended, name="change and energy")),
     )
 
     def judge(got: Any, config: Any) -> str | None:
@@ -191,10 +188,11 @@ def workload_of_messages(arcs: Arcs, real: Any, states: int) -> tuple[dict[str, 
             array = got[name]
             if name == "received":
                 array = array[: arcs.n_arcs]
-            elif name == "pairs":
-                array = array.sum(axis=0, dtype=np.float64)
             elif name == "settings":
-                array = array[ENERGY]
+                array = array[[CHANGE, ENERGY]]
+            elif name != "beliefs":  # of each block
+                array = array.sum(axis=0, dtype=np.float64)
+                array = array[2:] if name == "slots" else array
             if (wrong := each.errors(array)) is not None:
                 return wrong
         return None

@@ -15,8 +15,8 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 MOST_STATES = 64
-#: Blocks of a launch, each with a row of sums: of rounds, and of sums over links.
-MOST_BLOCKS, MOST_PAIR_BLOCKS = 2048, 256
+#: Blocks of a launch, each with a row of sums: of rounds, the same on CPUs, and of sums over links.
+MOST_BLOCKS, _CPU_BLOCKS, MOST_PAIR_BLOCKS = 2048, 256, 256
 #: Places of ``settings``: the tolerance, the most rounds, the share of old messages in new ones, numbers from one
 #: vertex's priors to the next's (0: all have the same), the number of links if pairs are summed up (0: they are not),
 #: the groups of a blockmodel (0: it is none); then rounds, the last change, the sum of energies.  The logarithms of the
@@ -72,6 +72,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
     states, block = problem.integer("features"), int(config["block_size"])
     return {
         "real": real_of(problem),
+        "literal": "{!r}f".format,  # of polynomials, which only float has
         "Q": states,
         "T": int(config["lanes"]),
         "teams": block // int(config["lanes"]),
@@ -82,8 +83,8 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
 
 
 def _shape(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    block = int(config["block_size"])
-    return Launch(max(1, min(MOST_BLOCKS, -(-count // (block // int(config["lanes"]))))), block)
+    block, most = int(config["block_size"]), MOST_BLOCKS if traits.kind == "gpu" else _CPU_BLOCKS
+    return Launch(max(1, min(most, -(-count // (block // int(config["lanes"]))))), block)
 
 
 def _entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
