@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mmsbgen.algorithms.programs import Running, programs
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph.messages.message_inputs import state_of_messages
-from mmsbgen.families.graph.messages.message_kernels import CHANGE, ENERGY, MOST_STATES, ROUNDS, SHARES
+from mmsbgen.families.graph.messages.message_kernels import CHANGE, ENERGY, MOST_ROUNDS, MOST_STATES, ROUNDS, SHARES
 from mmsbgen.graph.arcs import Arcs
 
 __all__ = ["Blockmodel", "blockmodel"]
@@ -36,8 +36,8 @@ class Blockmodel:
         marginals: ``[N, K]``, how probable each group is for each vertex; rows sum to 1.
         shares: ``[K]``, the groups' shares of the vertices.
         affinities: ``[K, K]``, N times the probability of a link between vertices of two groups.
-        free_energy: Bethe's free energy a vertex, up to a number that does not depend on K: the likelihood of the links
-            is ``exp(-N free_energy)`` of it.
+        free_energy: Bethe's free energy a vertex: minus the logarithm of the likelihood of the links over N, up to a
+            number that does not depend on K.
         converged: Whether messages and affinities came to rest.
         rounds: Rounds of the start that was taken.
     """
@@ -107,6 +107,8 @@ def blockmodel(
     check_how(0.0, tolerance, max_rounds)
     if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
         raise InputError(f"starts={starts}: give a whole number of 1 or more")
+    if seed < 0:
+        raise InputError(f"seed={seed}: give a whole number of 0 or more")
     if arcs.n_vertices == 0:
         return Blockmodel(arcs.ids, np.zeros((0, k)), np.full(k, 1 / k), np.zeros((k, k)), 0.0, True, 0)
     found = programs(device, database)
@@ -120,7 +122,7 @@ def blockmodel(
         np.zeros((1, k)),
         np.zeros((arcs.n_arcs, k)),
         tolerance=tolerance,
-        most_rounds=min(_ROUNDS, max_rounds),
+        most_rounds=max_rounds,
         pairs=True,
         log_shares=np.log(shares),
     )
@@ -133,15 +135,8 @@ def blockmodel(
                 best = one
     assert best is not None
     order = np.argsort(-best.shares, kind="stable")
-    return Blockmodel(
-        arcs.ids,
-        best.marginals[:, order],
-        best.shares[order],
-        best.affinities[order][:, order],
-        best.free_energy,
-        best.converged,
-        best.rounds,
-    )
+    marginals, affinities = best.marginals[:, order], best.affinities[order][:, order]
+    return replace(best, marginals=marginals, shares=best.shares[order], affinities=affinities)
 
 
 def _affinities(start: int, k: int, arcs: Arcs, rng: np.random.Generator) -> Array:
@@ -169,6 +164,7 @@ def _fit(
     on.write("received", rng.standard_normal((max(1, arcs.n_arcs), k), dtype=real) * real(_NOISE))
     settings, rounds, mean = on.read("settings"), 0, shares
     while True:
+        settings[MOST_ROUNDS] = min(_ROUNDS, max_rounds - rounds)
         settings[SHARES:] = np.log(shares)
         on.write("settings", settings)
         on.write("coupling", affinities.astype(real))

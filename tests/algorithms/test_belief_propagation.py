@@ -122,8 +122,9 @@ def test_what_is_no_model_is_refused(pocl_device: Device) -> None:
     for k in (0, 4, 2.0, True):
         with pytest.raises(InputError, match=f"k={k} groups .* 3 vertices: give a whole number from 1 to 3"):
             blockmodel(path, k, device=pocl_device.info.spec)
-    with pytest.raises(InputError, match="starts=0"):
-        blockmodel(path, 2, starts=0, device=pocl_device.info.spec)
+    for how, told in (({"starts": 0}, "starts=0"), ({"seed": -1}, "seed=-1: give a whole number of 0 or more")):
+        with pytest.raises(InputError, match=told):
+            blockmodel(path, 2, device=pocl_device.info.spec, **how)
     assert belief_propagation(nx.empty_graph(0), np.zeros((0, 2)), np.eye(2)).log_partition == 0
     assert blockmodel(nx.empty_graph(0), 1).marginals.shape == (0, 1)
 
@@ -139,12 +140,13 @@ def test_planted_groups_are_found_above_the_threshold_alone(
     matchings by chance is below .1.
     """
     graph, known = planted(1500, 4, 10, strength, seed=1)
-    found = blockmodel(graph, 4, starts=1, max_rounds=200, device=pocl_device.info.spec)
+    found = blockmodel(graph, 4, starts=1, max_rounds=198, device=pocl_device.info.spec)
     right = overlap(known, found.labels)
     assert least <= right <= most
     assert found.converged == (strength > 0.3)
     one = blockmodel(graph, 1, device=pocl_device.info.spec)
     assert (found.description < one.description) == (strength > 0.3)
+    assert found.converged == (found.rounds < 198)
     if found.converged:
         # Probabilities mean what they say: that of the labels is how many are right.
         assert found.marginals.max(axis=1).mean() == pytest.approx((1 + 3 * right) / 4, abs=0.04)
