@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, bfs, components, cores, pagerank, sssp
+from mmsbgen.algorithms.groups import Blockmodel, blockmodel
 from mmsbgen.algorithms.known_labels import LabelWarning
 from mmsbgen.algorithms.label_shares import LabelShares, propagate
+from mmsbgen.algorithms.marginals import Marginals, belief_propagation
 from mmsbgen.algorithms.walks import personalized_pagerank
 
 __all__ = [
+    "Blockmodel",
     "ConvergenceError",
     "LabelShares",
     "LabelWarning",
+    "Marginals",
     "VertexValues",
+    "belief_propagation",
     "bfs",
+    "blockmodel",
     "components",
     "cores",
     "pagerank",

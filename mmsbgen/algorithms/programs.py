@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.backends import open_device
+from mmsbgen.backends import Device, open_device
 from mmsbgen.base.progress import stage
 from mmsbgen.families.graph import GRAPH, SIZES
 from mmsbgen.families.graph.generated import features
@@ -26,6 +27,28 @@ from mmsbgen.kernels.runtime import ChosenKernel, look_up, opened_runtime
 
 #: Arrays of an undirected graph that are equal to others.
 _SAME = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A program with its arguments on a device."""
+
+    kernel: ChosenKernel
+    count: int
+    values: dict[str, Any]
+    device: Device
+
+    def launch(self) -> None:
+        """Queue one call."""
+        self.kernel.launch(self.count, self.values)
+
+    def read(self, name: str) -> NDArray[Any]:
+        """An argument's array, as the calls so far leave it."""
+        return self.device.download(self.values[name])
+
+    def write(self, name: str, array: NDArray[Any]) -> None:
+        """Overwrite the first rows of an argument's array."""
+        self.device.write(self.values[name], array)
 
 
 class Programs:
@@ -93,24 +116,46 @@ class Programs:
         Returns:
             The rows ``[N, F]``, and ``settings``.
         """
-        with self._lock, stage(f"running propagate on {arcs.name}"), contextlib.ExitStack() as held:
-            length = row_length(features)  # one build serves all rows that are stored alike
-            kernel = self._kernel("propagate", arcs, real, features=length, rule=rule)
-            shape = arcs.n_vertices, length
-            values: dict[str, Any] = {}
-            for name in ("sent", "row"):
-                values[name] = held.enter_context(self.device.alloc(shape, real))
-            for name, array in state.items():
-                values[name] = held.enter_context(self.device.upload(array))
-            self._place(kernel, arcs, values, real)
-
+        length = row_length(features)  # one build serves all rows that are stored alike
+        empty = dict.fromkeys(("sent", "row"), (arcs.n_vertices, length))
+        with self.running("propagate", arcs, state, empty, real, features=length, rule=rule) as on:
             while True:
-                kernel.launch(arcs.n_vertices, values)
-                settings = self.device.download(values["settings"])
-                rows = cache(lambda: self.device.download(values["row"])[:, :features])
+                on.launch()
+                settings = on.read("settings")
+                rows = cache(lambda: on.read("row")[:, :features])
                 if not goes_on(settings, rows):
                     return [rows(), settings]
-                self.device.write(values["settings"], settings)
+                on.write("settings", settings)
+
+    @contextlib.contextmanager
+    def running(
+        self,
+        name: str,
+        arcs: Arcs,
+        state: dict[str, Any],
+        empty: Mapping[str, tuple[int, ...]],
+        real: Any,
+        **more: Value,
+    ) -> Iterator[Running]:
+        """A program whose arrays are on the device meanwhile, to launch it several times.
+
+        Args:
+            name: The program.
+            arcs: The graph; its arrays stay on the device as long as it is in use.
+            state: The other arguments by name.
+            empty: Shapes of those of type ``real`` that it writes before it reads them.
+            real: Type of real numbers.
+            more: Other parameters of the problem.
+        """
+        with self._lock, stage(f"running {name} on {arcs.name}"), contextlib.ExitStack() as held:
+            kernel = self._kernel(name, arcs, real, **more)
+            values: dict[str, Any] = {}
+            for key, shape in empty.items():
+                values[key] = held.enter_context(self.device.alloc(shape, real))
+            for key, array in state.items():
+                values[key] = held.enter_context(self.device.upload(array))
+            self._place(kernel, arcs, values, real)
+            yield Running(kernel, arcs.n_vertices, values, self.device)
 
     def _place(self, kernel: ChosenKernel, arcs: Arcs, values: dict[str, Any], real: Any) -> None:
         """Add the graph's arrays that a kernel takes to its arguments; equal ones of an undirected graph are one."""

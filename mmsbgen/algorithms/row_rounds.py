@@ -70,6 +70,12 @@ def check_tolerance(tolerance: float) -> None:
         raise InputError(f"tolerance={tolerance}: give a number of 0 or more")
 
 
+def check_rounds(max_rounds: Any) -> None:
+    """Raise :class:`InputError` unless it is a whole number of 1 or more."""
+    if isinstance(max_rounds, bool) or not isinstance(max_rounds, int | np.integer) or max_rounds < 1:
+        raise InputError(f"max_rounds={max_rounds}: give a whole number of 1 or more")
+
+
 def run_rounds(
     arcs: Arcs,
     scale: Array,
@@ -103,8 +109,7 @@ def run_rounds(
             is above a hundred tolerances or a tenth.
     """
     check_tolerance(tolerance)
-    if isinstance(max_rounds, bool) or not isinstance(max_rounds, int | np.integer) or max_rounds < 1:
-        raise InputError(f"max_rounds={max_rounds}: give a whole number of 1 or more")
+    check_rounds(max_rounds)
     found = programs(device, database)
     # A sum of that many numbers is wrong by a rounding of half an eps for each.
     single = largest * max(_SINGLE, np.finfo(np.float32).eps / 2 * arcs.reversed.degrees.max(initial=0))

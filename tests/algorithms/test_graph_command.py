@@ -72,9 +72,33 @@ def test_ranks_to_a_file(file: str, tmp_path: Path, pocl_device: Device) -> None
     assert float(ranks["1"]) == pytest.approx(0, abs=1e-6)
 
 
+def test_groups_of_the_number_with_the_least_free_energy(tmp_path: Path, pocl_device: Device) -> None:
+    """Two cliques of twelve with three links between them."""
+    cliques = [(u + first, v + first) for first in (0, 12) for u in range(12) for v in range(u)]
+    (tmp_path / "g.txt").write_text("".join(f"{u} {v}\n" for u, v in [*cliques, (0, 12), (3, 17), (5, 20)]))
+    done = run("blockmodel", str(tmp_path / "g.txt"), "-k", "3,2", "--seed", "1")
+    assert done.exit_code == 0
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [int(name) for name, _, _ in rows] == list(range(24))
+    groups = [group for _, group, _ in rows]
+    assert len(set(groups[:12])) == len(set(groups[12:])) == 1
+    assert set(groups) == {"0", "1"}
+    assert all(0.99 < float(chance) <= 1 for _, _, chance in rows)
+    told = done.stderr.splitlines()
+    assert told[0].split("\t") == ["K", "free energy", "with parameters"]
+    assert [line.split("\t")[0] for line in told[1:4]] == ["1", "2", "3"]
+    assert "24 vertices, 270 arcs; 2 groups, free energy " in told[4]
+    one = run("blockmodel", str(tmp_path / "g.txt"), "-k", "2", "--seed", "1", "-q")
+    assert (one.stdout, one.stderr) == (done.stdout, "")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (("blockmodel", "-k", "1"), "'1': give whole numbers of 2 or more, such as 4 or 2,3,4"),
+        (("blockmodel", "-k", "2,x"), "'2,x': give whole numbers of 2 or more"),
+        (("blockmodel", "-k", "7"), "k=7 groups for g, which has 6 vertices: give a whole number from 1 to 6"),
+        (("blockmodel", "-k", "2", "--directed"), "g is directed, and messages go both ways: give an undirected graph"),
         (("bfs", "--source", "9"), "'9' is no vertex of g; its ids are such as 1, 2, 3"),
         (("sssp", "--source", "1"), "'1 2' has 2 fields; an arc is two ids and its weight: give a third column"),
         (("pagerank", "--alpha", "2"), "alpha=2.0: it is a probability, give a number from 0 to 1"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import plural
 from mmsbgen.cli.shared.common import MmsbgenGroup, print_or_write
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
@@ -164,6 +165,50 @@ def rank(graph: Path, seeds: Path, top: int, alpha: float, tolerance: float, max
                 rows += [f"{','.join(line)}\t{name}\t{value:.6g}\n" for name, value in zip(names, values, strict=True)]
         lacks = f", scores lack up to {missing:.2g} of 1: give a smaller --tolerance" if missing > _TOLD else ""
         done("".join(rows), f"{len(lines)} seeds, {rounds} rounds{lacks}")
+
+
+class _Groups(click.ParamType):  # type: ignore[type-arg]
+    """Numbers of groups, separated by commas."""
+
+    name = "K[,K2,...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        words = str(value).split(",")
+        if not all(word.isdecimal() and int(word) >= 2 for word in words):
+            self.fail(f"{value!r}: give whole numbers of 2 or more, such as 4 or 2,3,4.", param, ctx)
+        return sorted({int(word) for word in words})
+
+
+@_algorithm(
+    "blockmodel",
+    "Groups of vertices with alike links, by belief propagation of the stochastic blockmodel. Lines have an id, its "
+    "group and how probable that is. With several K, a table on standard error compares their free energies and that "
+    "of one group; the groups of the least are printed.",
+    click.option("-k", "numbers", type=_Groups(), required=True, help="Numbers of groups."),
+    click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the starts."),
+    expert(click.option("--starts", type=click.IntRange(1), default=4, show_default=True, help="Starts for each K.")),
+    expert(click.option("--max-rounds", type=int, default=500, show_default=True, help="Most rounds of a start.")),
+)
+def blockmodel(graph: Path, numbers: list[int], seed: int, starts: int, max_rounds: int, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        how: dict[str, Any] = {"seed": seed, "starts": starts, "max_rounds": max_rounds}
+        tried = numbers if len(numbers) == 1 else [1, *numbers]
+        every = [algorithms.blockmodel(arcs, k, **how, **on) for k in reversed(tried)][::-1]
+        found = min(every, key=lambda one: one.description)
+        if len(every) > 1 and not is_quiet(click.get_current_context()):
+            click.echo("K\tfree energy\twith parameters", err=True)
+            for k, one in zip(tried, every, strict=True):
+                click.echo(f"{k}\t{one.free_energy:.6f}\t{one.description:.6f}", err=True)
+        chances = found.marginals.max(axis=1, initial=0).tolist()
+        rows = zip(found.ids.tolist(), found.labels.tolist(), chances, strict=True)
+        rest = "" if found.converged else ", which were not enough: give more --max-rounds"
+        done(
+            "".join(f"{name}\t{group}\t{chance:.6g}\n" for name, group, chance in rows),
+            f"{plural(found.shares.size, 'group')}, free energy {found.free_energy:.6f} a vertex, "
+            f"{plural(found.rounds, 'round')}{rest}",
+        )
 
 
 def _named(given: dict[str, Any]) -> str | None:

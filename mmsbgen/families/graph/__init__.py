@@ -7,6 +7,8 @@ from typing import Any
 
 from mmsbgen.families.graph import generated
 from mmsbgen.families.graph.declare import BFS, CORES, SSSP
+from mmsbgen.families.graph.messages import message_inputs
+from mmsbgen.families.graph.messages.message_kernels import messages_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length
@@ -23,7 +25,9 @@ PARAMETERS = (
     Parameter("shape", "power-law", "kind of the generated graph", choices=generated.SHAPES, soft=True),
     Parameter("dtype", "float64", "type of weights, distances and ranks", choices=("float32", "float64")),
     Parameter("weights", "none", "whether PageRank and propagate read weights", choices=("none", "real")),
-    Parameter("features", 16, "F, numbers of a vertex's row", minimum=1, maximum=MOST_FEATURES),
+    Parameter(
+        "features", 16, "F, numbers of a vertex's row, or states of its messages", minimum=1, maximum=MOST_FEATURES
+    ),
     Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published")),
 )
 #: Parameters on which no source depends.
@@ -59,6 +63,22 @@ def _rows() -> dict[str, Any]:
     return given | {"traffic": moved, "flops": lambda problem: moved(problem) // 4}
 
 
+def _messages() -> dict[str, Any]:
+    given = _given("messages", "dtype", "features")
+
+    def moved(problem: Problem) -> int:
+        # In a round messages are read for the beliefs and again to make new ones, which are compared with old ones.
+        size, arcs = 8 if problem["dtype"] == "float64" else 4, problem.integer("mean_degree")
+        a_round = problem.integer("n") * (arcs * (4 * size * problem.integer("features") + 4) + 8)
+        return message_inputs.WORKLOAD_ROUNDS * a_round
+
+    def flops(problem: Problem) -> int:
+        arcs = problem.integer("n") * problem.integer("mean_degree")
+        return message_inputs.WORKLOAD_ROUNDS * arcs * 2 * problem.integer("features") ** 2
+
+    return given | {"traffic": moved, "flops": flops}
+
+
 def _row_bytes(problem: Problem) -> int:
     return row_length(problem.integer("features")) * (8 if problem["dtype"] == "float64" else 4)
 
@@ -77,10 +97,11 @@ GRAPH = KernelFamily(
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
             pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60)),
             propagate_kernel(**_rows()),
+            messages_kernel(**_messages()),
         )
     },
     row_bytes=lambda problem: 4 * row_length(int(problem.get("features", 16))),
-    tuned=("bfs", "sssp", "cores", "pagerank", "components", "propagate"),
+    tuned=("bfs", "sssp", "cores", "pagerank", "components", "propagate", "messages"),
     inputs_refusal=generated.inputs_refusal,
     read=generated.read,
 )

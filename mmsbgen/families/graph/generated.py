@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph import inputs, reference
 from mmsbgen.families.graph.declare import NONE
+from mmsbgen.families.graph.messages.message_inputs import simple, workload_of_messages
 from mmsbgen.families.graph.row_inputs import workload_of_rows
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
@@ -107,7 +108,10 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     elif not weighted and arcs.weights is not None:
         arcs = Arcs(arcs.offsets, arcs.targets, arcs.ids, None, arcs.directed)
     source = int(np.argmax(arcs.degrees))
-    if kernel == "propagate":
+    if kernel == "messages":
+        arcs = simple(arcs)
+        arguments, judge = workload_of_messages(arcs, real, problem.integer("features"))
+    elif kernel == "propagate":
         arguments, judge = workload_of_rows(arcs, real, problem.integer("features"), problem["rule"] == "published")
     else:
         arguments, judge = _ARGUMENTS[kernel](arcs, source, real)

@@ -1,0 +1,1 @@
+"""Belief propagation: its kernel, arguments and reference."""
