@@ -16,16 +16,15 @@ from mmsbgen.families.mmsb.axes.row_space import shared_bytes
 from mmsbgen.families.mmsb.stars.star_loop import STAGES, fitted, star_loop
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
+from tests.devices import HASTY
 from tests.families.covering import FACTORS, Item, claimed, covering, groups
 
 MMSB = family()
 TRAITS = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
 #: Those of Intel's runtime, on which every pair of values that it takes is compiled and run.
 CPU = Traits("opencl", "cpu", max_block_size=8192, local_memory=1 << 18, sub_group_size=16, platform="Intel(R) OpenCL")
-#: The share of all that is optimised as it is for runs, for sm_90 and for sm_80.  All have the same errors and warnings
-#: without, in less than half the time.
+#: The share of all that is optimised as it is for runs, for sm_90 and for sm_80.
 ALSO_OPTIMISED = 9
-HASTY = ("--Ofast-compile=max",)
 _UNUSED = "was declared but never referenced"
 
 

@@ -37,7 +37,7 @@ def f1(found: list[set[int]], right: list[set[int]]) -> float:
     [
         ({"mini_batch": "block", "iterations": 60, "noise": False}, 8),
         ({"mini_batch": "block", "iterations": 100, "average": True}, 8),
-        ({"iterations": 5000, "average": True}, 5),
+        ({"iterations": 1500, "average": True}, 3),
         ({"mini_batch": "random-node", "partners": "shared", "iterations": 1500, "average": True}, 4),
     ],
     ids=["optimised", "averaged", "defaults", "shared by stars"],
