@@ -101,7 +101,7 @@ def test_a_covering_sample_compiles(
     spilling = sum(r.spill_stores > 0 for r in optimised)
     most, shared = (max((getattr(r, name) for r in optimised), default=0) for name in ("registers", "shared_bytes"))
     tell(
-        f"{' '.join(kernels)}: {len(built) - len(wrong)} of {len(tasks)} compile; of {len(optimised)} that are optimised "
+        f"{' '.join(kernels)}: {len(built) - len(wrong)} of {len(tasks)} compile; of {len(optimised)} optimised ones "
         f"{spilling} spill, up to {most} registers a thread, {shared} bytes shared a block"
     )
     assert not wrong, "\n\n".join(wrong[:5])
