@@ -80,6 +80,7 @@ def test_a_configuration_that_wins_alone_and_loses_in_the_chain_is_not_used(
 def test_defaults_that_won_are_not_compared(pocl_device: Device, tmp_path: Path) -> None:
     words = ["tune", "--graph", str(GRAPH), "-k", str(K), "--kernel", "update_beta", "--budget-trials", "1"]
     words += ["--device", pocl_device.info.spec, "--database", str(tmp_path / "tuning.sqlite3"), "--json"]
+    words += ["--roof-mib", "16"]
     done = CliRunner().invoke(main, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["sweep"] is None

@@ -15,6 +15,7 @@ from mmsbgen.families import family
 from mmsbgen.kernels.space import Traits
 
 GPU = Traits("cuda", "gpu", sub_group_size=32, compute_units=132)
+CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 19)
 MEMCHECK = "========= COMPUTE-SANITIZER\nok defaults: draws K=7 block_size=1\n========= ERROR SUMMARY: {} errors\n"
 RACECHECK = "ok defaults: draws K=7\n========= RACECHECK SUMMARY: {0} hazards displayed ({0} errors, {1} warnings)\n"
 
@@ -83,21 +84,40 @@ def _fake_sanitizer(folder: Path, end: str) -> str:
     return str(path)
 
 
-@pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
-def test_the_program_for_the_sanitizer_runs_every_kernel_and_placement(tmp_path: Path) -> None:
-    path = _fake_sanitizer(tmp_path, "echo '========= ERROR SUMMARY: 0 errors'")
-    found = module("_sanitizer").sanitize(path, "memcheck", "pocl", 240.0, (7,))
+def test_the_program_for_the_sanitizer_has_every_kernel_and_placement() -> None:
     written = family().written_in("opencl").values()
+    cases = list(module("_sanitized").chosen(family(), CPU, 7))
     placements = {
-        f"placements of {spec.name}": len(axis.values)
+        f"placements of {spec.name}": [*axis.values]
         for spec in written
         for axis in spec.space.axes
         if axis.name == "placement"
     }
-    assert (found.verdict, found.lines) == ("clean", [])
     assert set(placements) == {f"placements of {name}" for name in ("update_phi", "star_rows", "block_links")}
-    assert found.counts == {"defaults": len(written), **placements}
+    assert [case.spec.name for case in cases if case.group == "defaults"] == [spec.name for spec in written]
+    for group, values in placements.items():
+        assert [case.config["placement"] for case in cases if case.group == group] == values
+    assert {case.group for case in cases} == {"defaults", *placements}
+
+
+@pytest.mark.opencl
+@pytest.mark.usefixtures("pocl_device")
+def test_the_program_for_the_sanitizer_runs_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of its cases, as there is nothing to it that differs from kernel to kernel."""
+    sanitizer, program = module("_sanitizer"), tmp_path / "program.py"
+    program.write_text(
+        f"import sys\nsys.path.insert(0, {str(sanitizer._PROGRAM.parent)!r})\nimport _sanitized\n"
+        "every, few = _sanitized.chosen, (('draws', None), ('star_rows', 'THREAD'), ('star_rows', 'SHARED'))\n"
+        "_sanitized.chosen = lambda *given: (\n"
+        "    case for case in every(*given) if (case.spec.name, case.config.get('placement')) in few\n"
+        ")\n"
+        "sys.exit(_sanitized.main(sys.argv[1], tuple(map(int, sys.argv[2:]))))\n"
+    )
+    monkeypatch.setattr(sanitizer, "_PROGRAM", program)
+    path = _fake_sanitizer(tmp_path, "echo '========= ERROR SUMMARY: 0 errors'")
+    found = sanitizer.sanitize(path, "memcheck", "pocl", 240.0, (7,))
+    assert (found.verdict, found.lines) == ("clean", [])
+    assert found.counts == {"defaults": 2, "placements of star_rows": 2}
     assert [text.partition(":")[0] for text in found.skipped] == ["fused chain"]
 
 

@@ -18,7 +18,7 @@ from mmsbgen.base.errors import MissingDependencyError
 from mmsbgen.families import family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.render import render
-from tests.devices import H200
+from tests.devices import H200, HASTY
 
 KS = (1, 7, 64, 100, 1000, 1024, 2048)
 PLAIN: dict[str, Any] = {"placement": "THREAD", "team": "item", "vector_width": 1, "block_size": 1}
@@ -103,7 +103,8 @@ def test_the_packages_records_are_run_under_the_sanitizer_too(compiler: Any) -> 
     assert sums.config != sums.spec.default(sums.problem, traits_of(H200))
     assert {case.problem["partners"] for case in cases if case.spec.name == "star_rows"} == {"shared", "shared-uniform"}
     for case in cases:
-        compile_cuda(render(case.spec, case.problem, case.config, traits_of(H200)).text, compiler=compiler)
+        source = render(case.spec, case.problem, case.config, traits_of(H200))
+        compile_cuda(source.text, options=HASTY, compiler=compiler)
     processor = replace(H200, backend="opencl", kind="cpu", architecture="cpu-0", name="a processor", vendor="nobody")
     assert list(sanitized.recorded(kernels, processor, 1024)) == []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.special import betaln, gammaln
@@ -216,8 +217,12 @@ class Chains:
         return looks(self.pi, self.beta)
 
 
+@cache
 def exact(toy: Toy, chains: int, sweeps: int, seed: int = 1) -> tuple[Moments, Gibbs]:
-    """Moments of the posterior by Gibbs chains, a third of whose sweeps are burn-in, and these at their end."""
+    """Moments of the posterior by Gibbs chains, a third of whose sweeps are burn-in, and these at their end.
+
+    Several tests have both, and change neither.
+    """
     gibbs = Gibbs(toy, chains, seed)
     found = Moments(0.5)
     for sweep in range(sweeps):

@@ -11,6 +11,7 @@ from mmsbgen.kernels.build import check, compiler_options, traits_of
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, ROOFS, measure_roofs, within_budget
+from tests.devices import HASTY
 
 GPU = Traits("cuda", "gpu", sub_group_size=32)
 
@@ -33,7 +34,7 @@ def test_every_shape_compiles_for_cuda(kernel: str) -> None:
     assert len(configs) >= 4
     for config in configs:
         source = render(spec, problem, config, GPU)
-        compile_cuda(source.text, "sm_90", compiler_options(GPU), compiler=find_compiler("nvrtc"))
+        compile_cuda(source.text, "sm_90", (*compiler_options(GPU), *HASTY), compiler=find_compiler("nvrtc"))
 
 
 @pytest.mark.alone

@@ -17,7 +17,7 @@ import mmsbgen
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
 GRAPH = Path(__file__).parents[1] / "data" / "CA-GrQc.txt.gz"
-DETECT: dict[str, Any] = {"n_communities": 20, "start": "random", "evaluate_every": 20, "iterations": 600}
+DETECT: dict[str, Any] = {"n_communities": 20, "start": "random", "evaluate_every": 20, "iterations": 300}
 TUNE: dict[str, Any] = {"kernels": ["draw_stars"], "roof_mib": 16, "compilers": 0}
 KILLS = {"sqlite": 5, "postgresql": 2}
 BUSY = 0.8

@@ -27,7 +27,7 @@ DATA = Path(__file__).parents[1] / "data"
 GRAPH = DATA / "CA-GrQc.txt.gz"
 OPTIONS: dict[str, Any] = {"n_communities": 20, "start": "random", "seed": 5, "evaluate_every": 20}
 LONG = OPTIONS | {"iterations": 100_000}
-SOME = OPTIONS | {"iterations": 500}
+SOME = OPTIONS | {"iterations": 300}
 TUNE: dict[str, Any] = {
     "kernels": ["draw_stars"],
     "problem": {"K": 8, "N": 200, "m": 64},
@@ -76,7 +76,7 @@ def test_jobs_of_both_kinds_are_done_and_bad_ones_told(crew: Any, straight: Path
     )
     same(outputs(crew, job), straight, tmp_path)
     record = json.loads(outputs(crew, job)["run.json"])
-    assert (record["graph"]["name"], record["iterations"]) == ("GrQc", 500)
+    assert (record["graph"]["name"], record["iterations"]) == ("GrQc", 300)
     assert job.result is not None
     assert job.result["n_communities"] == 20
     assert job.result["graph"]["links"] == record["graph"]["links"]

@@ -23,6 +23,7 @@ from mmsbgen.kernels.runtime import look_up
 from mmsbgen.kernels.space import Traits, describe
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.run.tune import tune
+from tests.devices import HASTY
 from tests.families.graph.shapes import arcs, shapes
 
 GRAPH = family("graph")
@@ -147,7 +148,7 @@ def test_cuda_c_of_every_kernel_compiles() -> None:
             at = np.random.default_rng(len(every)).choice(len(every), 2)
             for config in [spec.default(problem, traits), *(every[one] for one in at)]:
                 source = render(spec, problem, config, traits)
-                compiled = compile_cuda(source.text, "sm_90", compiler=compiler)
+                compiled = compile_cuda(source.text, "sm_90", HASTY, compiler=compiler)
                 assert set(compiled.resources) == set(spec.entry_points(config))
                 assert [line for line in compiled.log.splitlines() if ": warning" in line] == []
 

@@ -21,6 +21,7 @@ from mmsbgen.kernels.build import build, release, traits_of, upload
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits, describe
+from tests.devices import HASTY
 from tests.families.graph.shapes import arcs, shapes
 
 GRAPH = family("graph")
@@ -178,6 +179,6 @@ def test_fused_loops_compile_for_cuda() -> None:
     ):
         spec = GRAPH.kernel(name)
         config = dict(spec.default(PROBLEM, CUDA)) | changes
-        compiled = compile_cuda(render(spec, PROBLEM, config, CUDA).text, "sm_90", compiler=compiler)
+        compiled = compile_cuda(render(spec, PROBLEM, config, CUDA).text, "sm_90", HASTY, compiler=compiler)
         assert set(compiled.resources) == set(spec.entry_points(config))
         assert [line for line in compiled.log.splitlines() if ": warning" in line] == []

@@ -26,6 +26,7 @@ from mmsbgen.kernels.runtime import look_up
 from mmsbgen.kernels.space import Config, Traits, describe
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.run.tune import tune
+from tests.devices import HASTY
 
 MF = family("mf")
 KS = (16, 1, 17, 15, 40)
@@ -215,7 +216,7 @@ def test_cuda_c_of_every_kernel_compiles() -> None:
             problem = MF.problem(K=k, **odd).only(spec.parameters)
             if spec.space.refusal(config, problem, traits) is not None:
                 continue
-            compiled = compile_cuda(render(spec, problem, config, traits).text, "sm_90", compiler=compiler)
+            compiled = compile_cuda(render(spec, problem, config, traits).text, "sm_90", HASTY, compiler=compiler)
             assert set(compiled.resources) == set(spec.entry_points(config))
             unused = "was declared but never referenced"
             assert [line for line in compiled.log.splitlines() if ": warning" in line and unused not in line] == []

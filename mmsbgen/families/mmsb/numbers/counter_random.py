@@ -86,30 +86,28 @@ def below(seed: int, j: Any, vertex: Any, iteration: Any, purpose: int, bound: A
     return drawn
 
 
-def permuted(seed: int, j: Any, vertex: Any, iteration: Any, n: int) -> npt.NDArray[np.int64]:
-    """Element ``j`` of the random permutation of ``range(n)`` drawn for (``seed``, ``vertex``, ``iteration``).
+def permuted(seed: int, vertex: int, iteration: int, n: int) -> npt.NDArray[np.int64]:
+    """The random permutation of ``range(n)`` drawn for (``seed``, ``vertex``, ``iteration``), ``[n]``.
 
     Eight rounds of an unbalanced Feistel network over the smallest power of two that is at least ``n`` and 256, with
     murmur3's finaliser as the round function.  Values outside ``range(n)`` pass through it again (cycle walking; Black
     and Rogaway 2002).  The first elements are a sample without replacement; each can be computed on its own.
     """
-    j, vertex, iteration = np.broadcast_arrays(np.asarray(j, np.uint64), vertex, iteration)
     words = [word for call in range(2) for word in philox(seed, call, vertex, iteration, Purpose.mini_batch_pair << 24)]
     bits = max(8, int(n - 1).bit_length())
     low = np.uint64(bits - bits // 2)
     masks = np.uint64((1 << (bits // 2)) - 1), np.uint64((1 << int(low)) - 1)
-    x = j.copy()
-    pending = np.ones(x.shape, bool)
-    while np.any(pending):
-        left, right = x >> low, x & masks[1]
-        for number, key in enumerate(words):
-            if number % 2:
-                right = (right ^ _finalised(left + key)) & masks[1]
-            else:
-                left = (left ^ _finalised(right + key)) & masks[0]
-        x = np.where(pending, left << low | right, x)
-        pending = x >= np.uint64(n)
-    drawn: npt.NDArray[np.int64] = x.astype(np.int64)
+    every = np.arange(1 << bits, dtype=np.uint64)
+    left, right = every >> low, every & masks[1]
+    for number, key in enumerate(words):
+        if number % 2:
+            right = (right ^ _finalised(left + key)) & masks[1]
+        else:
+            left = (left ^ _finalised(right + key)) & masks[0]
+    after: npt.NDArray[np.int64] = (left << low | right).astype(np.int64)
+    drawn = after[:n]
+    while np.any(outside := drawn >= n):
+        drawn = np.where(outside, after[drawn], drawn)
     return drawn
 
 

@@ -33,6 +33,6 @@ def distinct_non_links(
     centre: int, n_total: int, refused: Collection[int], count: int, seed: int, iteration: int
 ) -> Ints:
     """The first ``count`` vertices of a random permutation, without ``centre`` and the ``refused`` vertices."""
-    order = counter_random.permuted(seed, np.arange(n_total), centre, iteration, n_total)
+    order = counter_random.permuted(seed, centre, iteration, n_total)
     kept = order[~np.isin(order, np.fromiter({centre, *refused}, np.int64))]
     return kept[:count]
