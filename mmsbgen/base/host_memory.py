@@ -6,24 +6,31 @@ import contextlib
 import ctypes
 import sys
 from pathlib import Path
+from typing import Any
 
 from mmsbgen.base.errors import InputError
 
 _CGROUP = Path("/sys/fs/cgroup")
 
-
-#: Numbers of glibc's mallopt, and the largest array and the most memory that are kept, in bytes.
-_TRIM, _MMAP, _LARGEST_KEPT, _MOST_KEPT = -1, -3, 1 << 28, 1 << 30
+#: Numbers of glibc's mallopt, and the largest arrays that it is asked to keep: versions before 2.35 refuse the first.
+_TRIM, _MMAP, _LARGEST_KEPT = -1, -3, (1 << 28, 1 << 25)
+#: Bytes of free memory at the end of the heap above which glibc returns it.
+_MOST_KEPT = 1 << 30
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep up to 1 GB of freed memory for the next arrays: the system takes as long for new pages as NumPy.
+    """Let glibc keep freed memory for the next arrays, as new pages of the system take as long as NumPy's work.
 
-    Only for processes of the command line, as it holds for the whole process.
+    It holds for the whole process, so this is for the command line alone.  :func:`available_host_memory` returns what
+    is free.
     """
-    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
-        mallopt(_MMAP, _LARGEST_KEPT)
+    if (mallopt := _of_libc("mallopt")) is not None and any(mallopt(_MMAP, size) for size in _LARGEST_KEPT):
         mallopt(_TRIM, _MOST_KEPT)
+
+
+def _of_libc(name: str) -> Any:
+    """A function of the C library; None where it has none of that name."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 def readable(size: float) -> str:
@@ -43,6 +50,8 @@ def available_host_memory(proc: Path = Path("/proc"), cgroup: Path = _CGROUP) ->
     """
     import psutil
 
+    if (trim := _of_libc("malloc_trim")) is not None:
+        trim(0)
     best, source = psutil.virtual_memory().available, "the machine's available memory"
     for folder, limit_name, usage_name in _groups(proc, cgroup):
         try:

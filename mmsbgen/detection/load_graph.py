@@ -33,7 +33,7 @@ def load_graph(source: Any, checked: CheckedRequest) -> Split:
         has_work(checkpoint, options, request)
         longer(checkpoint, options, request)
     if request.out is not None:
-        # The digest takes long, and is there when it is needed next.
+        # The digest of a large graph takes long, so it is made only if there are results to compare it with.
         if not (request.overwrite or request.resumes_saved) and result_folder.record_in(request.out) is not None:
             result_folder.keep_others(request.out, graph.digest)
         for text in result_folder.replaced(request.out, checkpoint.meta["graph"] if checkpoint is not None else None):

@@ -69,7 +69,7 @@ def test_the_process_ends_with_the_context(middling, monkeypatch):
 def test_a_process_can_wait_for_the_graph(middling, monkeypatch, tmp_path):
     monkeypatch.setattr(background_search, "MANY", 10)
     file = tmp_path / "links.txt"
-    file.write_text("1 2\n" * 11)
+    file.write_text("1 2\n" * 30)
     with searcher_ahead(file, Options(5)) as ahead:
         assert ahead is not None
     with searching_for_starts(middling, Options(5, start="ego"), None, ahead) as one:
@@ -80,7 +80,7 @@ def test_a_process_can_wait_for_the_graph(middling, monkeypatch, tmp_path):
 
 def test_a_process_that_waits_ends_if_it_gets_no_graph(middling, monkeypatch, tmp_path):
     file = tmp_path / "links.txt"
-    file.write_text("1 2\n" * 11)
+    file.write_text("1 2\n" * 30)
     with searcher_ahead(file, Options(5)) as ahead:
         assert ahead is None
     monkeypatch.setattr(background_search, "MANY", 10)

@@ -263,8 +263,9 @@ def ranks(
     ends = at.reshape(tested.shape)
     pi = rows(vertices)
     weighted = pi * weights.astype(pi.dtype)
-    parts = [weighted[first : first + _ROWS] for first in range(0, len(weighted), _ROWS)]
-    scores = np.concatenate(list(side_by_side(lambda part: part @ pi.T, parts)))
+    scores = np.empty((len(pi), len(pi)), pi.dtype)
+    parts = [slice(first, first + _ROWS) for first in range(0, len(pi), _ROWS)]
+    list(side_by_side(lambda part: np.matmul(weighted[part], pi.T, out=scores[part]), parts))
 
     def means(drawn: Ints, known: list[Ints], share: float) -> Floats:
         barred = _barred(vertices, known, split.graph.n_vertices)

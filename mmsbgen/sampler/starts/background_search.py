@@ -12,12 +12,13 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.backends.opencl import compiler_caches, intel_runtime
 from mmsbgen.base.processes import ChildProcess
 from mmsbgen.graph import Split
 from mmsbgen.kernels.space import Config
@@ -43,8 +44,8 @@ _LOOK_S = 0.05
 #: Share of the device's memory, or of the free memory of a CPU, that a chain and the search for its start may take.
 _TOGETHER = 0.9
 
-#: Fewest bytes of a file for each of its links.
-_LEAST_BYTES = 4
+#: Fewest bytes for each link of a file that is compressed, and of another one.
+_LEAST_BYTES = {True: 4, False: 8}
 #: Bytes that a process takes to use a device whose memory is the host's.
 _PROCESS = 200_000_000
 
@@ -104,8 +105,10 @@ def searcher_ahead(source: Any, options: Options) -> Iterator[Searcher | None]:
     """
     ahead: Searcher | None = None
     with suppress(OSError):  # whoever reads the file tells that it is missing
-        large = isinstance(source, str | os.PathLike) and os.stat(source).st_size > _LEAST_BYTES * MANY
-        if large and bool(options.start or options.block) and options.start != "random":
+        if options.start != "random" and bool(options.start or options.block) and _may_be_large(source):
+            # Prepared here, as a process that is killed would leave its temporary folders behind.
+            compiler_caches.prepare()
+            intel_runtime.prepare()
             ahead = Searcher()
     try:
         yield ahead
@@ -113,6 +116,14 @@ def searcher_ahead(source: Any, options: Options) -> Iterator[Searcher | None]:
         if ahead is not None:
             ahead.close()
         raise
+
+
+def _may_be_large(source: Any) -> bool:
+    """Whether a file may have over :data:`MANY` links; raises OSError if there is no such file."""
+    if not isinstance(source, str | os.PathLike):
+        return False
+    compressed = os.fsdecode(source).endswith((".gz", ".bz2", ".xz", ".zst", ".npz", ".parquet"))
+    return os.stat(source).st_size > MANY * _LEAST_BYTES[compressed]
 
 
 class StartSearch:
@@ -138,9 +149,11 @@ class StartSearch:
         try:
             ahead = ahead or Searcher()
             self._process = ahead.search(split, k, seed, self.names, device)
-        except OSError as error:
+        except BaseException as error:
             if ahead is not None:
                 ahead.close()
+            if not isinstance(error, OSError):
+                raise
             log.warning("starts are found in this process, as there can be no other: %s", error)
 
     def start(self, name: str, asked: Callable[[], bool] = lambda: False) -> Start:
@@ -197,16 +210,17 @@ def searching_for_starts(
 
     The device called ``device`` helps (:class:`StartSearch`), and the process ``ahead`` searches if it is there.
     """
-    sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
-    tried = worth_trying(split, sized.n_communities) if sized.start == "auto" else [sized.start]
-    names = [name for name in tried if name not in (None, "random")]
-    if split.n_training_links <= MANY or not names:
+    with ExitStack() as stack:
         if ahead is not None:
-            ahead.close()
-        yield None
-        return
-    sought = StartSearch(split, sized.n_communities, sized.seed, names, device, ahead)
-    try:
+            stack.callback(ahead.close)
+        sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
+        tried = worth_trying(split, sized.n_communities) if sized.start == "auto" else [sized.start]
+        names = [name for name in tried if name not in (None, "random")]
+        if split.n_training_links <= MANY or not names:
+            stack.close()
+            yield None
+            return
+        stack.pop_all()
+        sought = StartSearch(split, sized.n_communities, sized.seed, names, device, ahead)
+        stack.callback(sought.close)
         yield sought
-    finally:
-        sought.close()
