@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,15 +93,17 @@ class BoundKernel:
         return found
 
 
-def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> BoundKernel:
-    """Render and compile one configuration on a device.
+def build(
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, source: Source | None = None
+) -> BoundKernel:
+    """Render, unless there is a ``source``, and compile one configuration on a device.
 
     Raises:
         ConfigError: The configuration is refused.
         CompileError: It does not compile; the message has kernel, configuration and the compiler's log.
     """
     traits = traits_of(device.info)
-    source = render(spec, problem, config, traits)
+    source = source or render(spec, problem, config, traits)
     try:
         names = list(spec.entry_points(config))
         program = device.compile(source.program, names, compiler_options(traits))
@@ -154,7 +157,7 @@ def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None
     Every array is followed by guard bytes; a kernel that changes them or an input fails the check.  Returns an error
     message, or None.
     """
-    workload = bound.spec.workload(bound.problem, seed).prepared(bound.config)
+    workload = _workload(bound.spec.workload, bound.problem, seed).prepared(bound.config)
     arrays = {name: value for name, value in workload.arguments.items() if isinstance(value, np.ndarray) and value.ndim}
     placed = upload(device, replace(workload, arguments=workload.arguments | _guarded(arrays)))
     try:
@@ -165,6 +168,12 @@ def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None
     written = bound.spec.written
     outputs = {name: got[name][: len(arrays[name])] for name in got if name in written}
     return workload.verify(outputs, bound.config) or _trespass(arrays, got, written)
+
+
+@functools.lru_cache(1)
+def _workload(make: Callable[[Problem, int], Workload], problem: Problem, seed: int) -> Workload:
+    """The inputs of a check, which the next configuration of the same kernel has too."""
+    return make(problem, seed)
 
 
 def _guarded(arrays: Mapping[str, Array]) -> dict[str, Array]:
