@@ -32,6 +32,18 @@ _NAMED = 64
 """Most units that are judged one by one to find the wrong one."""
 
 
+Verdict = Callable[[], str | None]
+"""Judges what was read after a launch; returns an error message, or None if that is right.  It needs no device."""
+
+
+def _later(verdict: Verdict, *, at_once: bool) -> Verdict:
+    """The verdict, found now if the device is needed for it."""
+    if not at_once:
+        return verdict
+    found = verdict()
+    return lambda: found
+
+
 class FullSizeCheck:
     """Checks launches of one kernel on the inputs that are timed.
 
@@ -46,32 +58,42 @@ class FullSizeCheck:
         self._written = spec.written
         self._known = [_Known(units) for units in workload.units]
 
-    def first(self, bound: BoundKernel, *, whole: bool = False) -> str | None:
-        """An error message about a launch with the first arguments and initial outputs, or None if it is right.
+    def first(self, bound: BoundKernel, *, whole: bool = False) -> Verdict:
+        """The verdict on a launch with the first arguments and initial outputs.
 
         With ``whole`` all that is kept of the reference is compared, however long that takes.
         """
         if not self._known:
-            return self._workload.verify(self._everything(), bound.config)
-        return next((wrong for known in self._known for wrong in self._wrong(known, bound, whole)), None)
+            return self._verified(bound)
+        outputs = [_Outputs(self._device, self._placed, known.units) for known in self._known]
 
-    def last(self, bound: BoundKernel, turn: int) -> str | None:
-        """A message if the launch of ``turn`` is wrong, else None.
+        def verdict() -> str | None:
+            both = zip(self._known, outputs, strict=True)
+            return next((wrong for known, left in both for wrong in self._wrong(known, left, bound, whole)), None)
 
-        Of one that goes on from others, what it leaves has to be finite.
-        """
+        return _later(verdict, at_once=not all([left.read_all() for left in outputs]))
+
+    def last(self, bound: BoundKernel, turn: int) -> Verdict:
+        """The verdict on the launch of ``turn``.  Of one that goes on from others, what it leaves has to be finite."""
         if self._workload.repeats == "continued":
-            return self._not_finite(bound)
+            return _later(lambda: self._not_finite(bound), at_once=True)
         if not self._known and not self._workload.rotations:
-            return self._workload.verify(self._everything(), bound.config)
-        for known in self._known:
-            units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
+            return self._verified(bound)
+        drawn: list[tuple[Units, Array, dict[str, Array]]] = []
+        for units in (known.units for known in self._known):
             some = np.random.default_rng().integers(0, units.count, min(_SAMPLE, units.count))
             some = np.union1d(self._edges(units, bound), some)
-            wrong = _judged(units, some, turn, units.reference(some, turn), bound, outputs.read(some))
-            if wrong is not None:
-                return wrong
-        return None
+            drawn.append((units, some, _Outputs(self._device, self._placed, units).read(some)))
+
+        def verdict() -> str | None:
+            found = (_judged(units, some, turn, units.reference(some, turn), bound, got) for units, some, got in drawn)
+            return next((wrong for wrong in found if wrong is not None), None)
+
+        return verdict
+
+    def _verified(self, bound: BoundKernel) -> Verdict:
+        got = self._everything()
+        return lambda: self._workload.verify(got, bound.config)
 
     def _everything(self) -> dict[str, Array]:
         return {name: self._device.download(self._placed[name]) for name in self._written}
@@ -96,7 +118,7 @@ class FullSizeCheck:
         other: _Launched | None = None
         for bound, launch in launches:
             launch()
-            wrong.append(self.first(bound, whole=True))
+            wrong.append(self.first(bound, whole=True)())
             if wrong[-1] is not None:
                 continue
             got = [_Outputs(self._device, self._placed, known.units).everything() for known in self._known]
@@ -109,9 +131,9 @@ class FullSizeCheck:
                     wrong[launched.place] = wrong[launched.place] or message
         return wrong
 
-    def _wrong(self, known: _Known, bound: BoundKernel, whole: bool) -> Iterator[str]:
+    def _wrong(self, known: _Known, outputs: _Outputs, bound: BoundKernel, whole: bool) -> Iterator[str]:
         """Error messages about some of the outputs."""
-        units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
+        units = known.units
         if units.changed:
             yield from self._left_out(units, outputs)
         edges, kept = self._edges(units, bound), [*known.parts]
@@ -192,7 +214,7 @@ def _for_a_while(parts: list[tuple[Array, Judge]]) -> Iterator[tuple[Array, Judg
 
 
 class _Outputs:
-    """What a launch left at the places of units; the outputs of all units are read once, if they are few."""
+    """What a launch left at the places of units: those of all units, or of some at a time where these are too large."""
 
     def __init__(self, device: Device, placed: Mapping[str, Any], units: Units) -> None:
         self._device, self._placed, self._units = device, placed, units
@@ -201,10 +223,14 @@ class _Outputs:
         self.held = max(1, _KEPT_BYTES // max(1, self._each))
         """Units whose outputs are read at a time."""
 
+    def read_all(self) -> bool:
+        """Read the outputs of all units unless they are too large; returns whether they were read."""
+        if self._each * self._units.count <= _READ_BYTES:
+            self._all = self.read(np.arange(self._units.count))
+        return self._all is not None
+
     def of(self, units: Array) -> dict[str, Array]:
         """The outputs of ``units``, which ascend, by name."""
-        if self._all is None and self._each * self._units.count <= _READ_BYTES:
-            self._all = self.read(np.arange(self._units.count))
         if self._all is None:
             return self.read(units)
         whole = units.size > 0 and units[-1] - units[0] + 1 == units.size

@@ -27,6 +27,7 @@ from mmsbgen.kernels.record_key import device_record
 from mmsbgen.kernels.space import Config, describe
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.energy import Energy
+from mmsbgen.tuner.measure.in_turns import InTurns, in_turns
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.noise import FinalsVerdict
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, within_budget
@@ -146,7 +147,7 @@ def tune(
                 index = Index(store)
                 known = [with_expected(job.space, found, job.key, index, budget_trials) for job in jobs]
                 jobs = [replace(job, space=space) for job, space in zip(jobs, known, strict=True)]
-            with session.compile_ahead(problem) as ahead:
+            with session.compile_ahead(problem) as ahead, in_turns(place.measurer, info, objective) as session.turns:
                 if ahead is not None and not ahead.before:
                     for job in jobs:
                         soon = foreseen(strategy, job.space, budget_trials, seed) if job is jobs[0] else []
@@ -208,6 +209,8 @@ class _Session:
     """Whether the device's energy can be measured."""
     compilers: int = 0
     """Number of processes that compile in advance."""
+    turns: InTurns | None = None
+    """The processes that measure in turns, if there are two."""
 
     def search(
         self,
@@ -230,7 +233,8 @@ class _Session:
             kernel.objective, kernel.roof_gbps = self.objective, gather
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
-            self.place.measurer.load(job.spec.name, problem, max(roofs.copy, roofs.gather) if roofs else None)
+            inputs = job.spec.name, problem, max(roofs.copy, roofs.gather) if roofs else None
+            (self.turns or self.place.measurer).load(*inputs)
             made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather, job.program, job.data)
             if ahead is not None:
                 ahead.begin(job.spec.name, job.alike)
@@ -271,6 +275,7 @@ class _Session:
             ahead,
             measurer.hardware() if isinstance(measurer, Measurer) else "",
             self._reserve(kernel) if by_time else 0,
+            turns=self.turns,
         )
 
     def _reserve(self, kernel: KernelReport) -> int:
