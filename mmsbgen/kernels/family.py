@@ -145,10 +145,7 @@ class Units:
 
 
 def all_units(units: Sequence[Units]) -> Judge:
-    """A check of all units of a first launch; it takes all outputs by name.
-
-    The reference is evaluated by the first call and kept, so this is for problems that are small.
-    """
+    """A check of all units of a first launch; it takes all outputs by name.  The first call evaluates the reference."""
     known: list[tuple[Mapping[str, Array], Judge]] = []
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
