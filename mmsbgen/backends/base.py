@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import weakref
@@ -19,7 +20,7 @@ import numpy as np
 from mmsbgen.base.errors import InputError, LaunchError, LaunchLimitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import Self
 
@@ -356,6 +357,10 @@ class Device(ABC):
         Raises:
             CompileError: the compiler refused; the message holds its log.
         """
+
+    def compiled(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Callable[[], Program]:
+        """As :meth:`compile`, but the returned function does what uses the device: loading, or here all of it."""
+        return functools.partial(self.compile, source, kernel_names, options)
 
     @abstractmethod
     def mark(self) -> Event:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,15 +103,34 @@ def build(
         ConfigError: The configuration is refused.
         CompileError: It does not compile; the message has kernel, configuration and the compiler's log.
     """
+    return compiled(device, spec, problem, config, source)()
+
+
+def compiled(
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, source: Source | None = None
+) -> Callable[[], BoundKernel]:
+    """As :func:`build`, but the returned function does what uses the device."""
     traits = traits_of(device.info)
     source = source or render(spec, problem, config, traits)
-    try:
-        names = list(spec.entry_points(config))
-        program = device.compile(source.program, names, compiler_options(traits))
-        kernels = {name: program.kernel(name) for name in names}
+    names = list(spec.entry_points(config))
+    with _naming(spec, config):
+        load = device.compiled(source.program, names, compiler_options(traits))
+
+    def loaded() -> BoundKernel:
+        with _naming(spec, config):
+            program = load()
+            kernels = {name: program.kernel(name) for name in names}
         for kernel in kernels.values():
             kernel.configuration = describe(config)
         return BoundKernel(spec, problem, config, traits, source, device, kernels)
+
+    return loaded
+
+
+@contextlib.contextmanager
+def _naming(spec: KernelSpec, config: Config) -> Iterator[None]:
+    try:
+        yield
     except CompileError as error:
         raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error
 

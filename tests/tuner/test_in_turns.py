@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import subprocess
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from mmsbgen.backends import Device
-from mmsbgen.base.errors import InputError
+from mmsbgen.backends import Device, Program
+from mmsbgen.backends.fake import FakeDevice
+from mmsbgen.base.errors import CompileError, InputError
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family, resolve_family
+from mmsbgen.kernels.build import traits_of
 from mmsbgen.tuner.measure import in_turns, trial_process
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
@@ -115,6 +119,28 @@ def test_they_never_time_at_the_same_time(
     assert len(spans) == 24
     assert len({pid for pid, _, _ in lines}) == 2
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
+
+
+class Refusing(FakeDevice):
+    """A device whose compiler refuses everything, before the device is used."""
+
+    side_by_side = True
+    asked = 0
+
+    def compiled(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Callable[[], Program]:
+        self.asked += 1
+        raise CompileError("no")
+
+
+def test_what_does_not_compile_is_tried_once_and_without_the_device() -> None:
+    phases: list[str] = []
+    bench = TrialBench(device := Refusing(replace(FakeDevice().info, kind="gpu")), phases.append)
+    bench.load("mmsb", "update_phi", SMALL, 0, None)
+    phases.clear()
+    config = family().kernel("update_phi").default(SMALL, traits_of(device.info))
+    assert bench.measure(config, None, HASTY, 0, True).status == "compile_error"
+    assert device.asked == 1
+    assert phases == ["compile"]
 
 
 def test_inputs_that_are_too_large_for_two_are_loaded_once(pocl_device: Device) -> None:

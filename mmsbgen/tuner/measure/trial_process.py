@@ -25,8 +25,8 @@ from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import resolve_family
-from mmsbgen.kernels.build import BoundKernel, build, check_built, compiler_options, traits_of
-from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
+from mmsbgen.kernels.build import BoundKernel, build, check_built, compiled, traits_of
+from mmsbgen.kernels.family import Dataset, KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import Source, render
 from mmsbgen.kernels.space import Config
@@ -171,8 +171,7 @@ class TrialBench:
         self.notify("compile")
         bound = build(self.device, spec, problem, config)
         if self.device.info.kind == "cpu":
-            small = render(spec, spec.check_problem(problem), config, bound.traits)
-            checkable = self._checkable(bound, small)
+            checkable = self._small(spec, problem, config, bound.source)(bound)
             self.notify("run")
             check_built(self.device, checkable, seed)
 
@@ -182,15 +181,17 @@ class TrialBench:
         compile_s = resources = None
         try:
             begin, inputs = time.perf_counter(), self._loaded()
-            source = self._compiled(inputs.problem, config)
-            small = self._compiled(inputs.spec.check_problem(inputs.problem), config, source) if check else source
+            kernel = inputs.spec, inputs.problem, config
+            source = render(*kernel, traits_of(self.device.info))
+            load = compiled(self.device, *kernel, source)
+            small = self._small(*kernel, source) if check else None
             compile_s = time.perf_counter() - begin
             with self._loading():
                 begin = time.perf_counter()
-                bound = build(self.device, inputs.spec, inputs.problem, config, source)
+                bound = load()
                 compile_s += time.perf_counter() - begin
                 resources = bound.resources()
-                checkable = self._checkable(bound, small) if check else bound
+                checkable = bound if small is None else small(bound)
                 self.notify("load")
                 _, prepare_s = inputs.prepare(bound)
                 with self._alone("run"):
@@ -319,24 +320,23 @@ class TrialBench:
             raise RuntimeError("no kernel was loaded")
         return self.inputs
 
-    def _compiled(self, problem: Problem, config: Config, known: Source | None = None) -> Source:
-        """The source of a configuration.  On CUDA it is compiled into the cache, unless it equals what is ``known``."""
-        traits = traits_of(self.device.info)
-        source = render(self._loaded().spec, problem, config, traits)
-        if known is None or not _same(source, known):
-            self.device.compile_ahead([source.program], compiler_options(traits))
-        return source
-
     def _loading(self) -> contextlib.AbstractContextManager[None]:
         """Hold the device's lock where loading code is separate from compiling: it uses the device."""
         return self._alone("compile") if self.device.side_by_side else contextlib.nullcontext()
 
-    def _checkable(self, bound: BoundKernel, small: Source) -> BoundKernel:
-        """The configuration built for the small problem; the same compiled kernel if its source has no sizes."""
-        problem = bound.spec.check_problem(bound.problem)
-        if _same(small, bound.source):
-            return replace(bound, problem=problem)
-        return build(self.device, bound.spec, problem, bound.config, small)
+    def _small(
+        self, spec: KernelSpec, problem: Problem, config: Config, source: Source
+    ) -> Callable[[BoundKernel], BoundKernel]:
+        """Compile a configuration for the small problem too, as :func:`mmsbgen.kernels.build.compiled` does.
+
+        The returned function takes the kernel of ``source``, and returns the same one if its source has no sizes.
+        """
+        problem = spec.check_problem(problem)
+        small = render(spec, problem, config, traits_of(self.device.info))
+        if _same(small, source):
+            return lambda bound: replace(bound, problem=problem)
+        load = compiled(self.device, spec, problem, config, small)
+        return lambda bound: load()
 
 
 def _same(one: Source, other: Source) -> bool:
