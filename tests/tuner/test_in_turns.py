@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -16,16 +16,21 @@ import pytest
 from mmsbgen.backends import Device, Program
 from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.base.errors import CompileError, InputError
-from mmsbgen.db.records.tuning_records import TrialRecord
+from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family, resolve_family
 from mmsbgen.kernels.build import traits_of
+from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure import in_turns, trial_process
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
-from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialBench, TrialOutcome
+from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder
 from mmsbgen.tuner.run.tune import TuneReport, tune
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
+from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
 
 SMALL = family().problem(K=20, N=500, m=64, n=4)
 HASTY = Patience(repetitions=3, enough_s=0.0)
@@ -119,6 +124,39 @@ def test_they_never_time_at_the_same_time(
     assert len(spans) == 24
     assert len({pid for pid, _, _ in lines}) == 2
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
+
+
+class AtOnce:
+    """Measures any number of configurations at a time."""
+
+    def __init__(self) -> None:
+        self.begun: list[Config] = []
+
+    def idle(self) -> bool:
+        return True
+
+    def begin(self, config: Config, **how: Any) -> Callable[[], tuple[TrialOutcome, float]]:
+        self.begun.append(config)
+        return lambda: (TrialOutcome("ok", timing=Timing((1e-3,)), compile_s=0.0), 0.0)
+
+
+def evaluator(store: Store, budget: int) -> Evaluator:
+    """Of configurations that are measured at once."""
+    device, spec, run = FakeDevice(), family().kernel("update_phi"), RunRecord(strategy="random")
+    store.begin_run(run)
+    space, key = candidates(spec, SMALL, traits_of(device.info), {}), key_of(device.info, spec, SMALL)
+    kernel, made = KernelReport(spec.name, key, space, "", budget), Recorder(run.uuid, key, 1, None, lambda config: "")
+    measurer, turns = cast(Measurer, None), cast(in_turns.InTurns, AtOnce())
+    return Evaluator(kernel, made, {}, measurer, store, Progress(), HASTY, False, lambda: False, turns=turns)
+
+
+def test_known_trials_count_against_the_budget_beside_running_ones(store: Store) -> None:
+    evaluate = evaluator(store, 2)
+    known, *others = evaluate.kernel.space.configs[:3]
+    evaluate.known = {digest(dict(known)): evaluate.made.record(known, TrialOutcome("ok", timing=Timing((1e-3,))))}
+    with pytest.raises(BudgetSpentError):
+        evaluate([*others, known])
+    assert [trial.config for trial in evaluate.kernel.trials] == others
 
 
 class Refusing(FakeDevice):

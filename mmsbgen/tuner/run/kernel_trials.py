@@ -186,7 +186,7 @@ class Evaluator:
                 elif self._fresh([config := configs[left.pop(chosen)]]):
                     running.append(self._begin(config, len(running)))
                 else:
-                    self._recall(config)
+                    self._recall(config, len(running))
         except BudgetSpentError:
             for trial in running:
                 self._end(trial)
@@ -324,11 +324,11 @@ class Evaluator:
         names = [self._name(config) for config in configs]
         return [c for c, name in zip(configs, names, strict=True) if name not in self.done and name not in self.known]
 
-    def _recall(self, config: Config) -> None:
-        """Take a configuration's trial from the store, unless this run has it already."""
+    def _recall(self, config: Config, running: int) -> None:
+        """Take a configuration's trial from the store, unless this run has it already; see :meth:`_begin`."""
         key = self._name(config)
         if key not in self.done:
-            if self._spent():
+            if self._spent(running):
                 raise BudgetSpentError
             self.kernel.reused += 1
             self._keep(key, self.known[key])
