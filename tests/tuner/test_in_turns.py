@@ -190,11 +190,16 @@ def test_inputs_that_are_too_large_for_two_are_loaded_once(pocl_device: Device) 
     bench.unload()
 
 
+@pytest.mark.parametrize("error", [InputError("they do not fit twice"), RuntimeError("KeyError: an own error")])
 def test_one_process_measures_alone_where_the_other_cannot(
-    pocl_device: Device, store: Store, noted: list[tuple[Measurer, str]], monkeypatch: pytest.MonkeyPatch
+    pocl_device: Device,
+    store: Store,
+    noted: list[tuple[Measurer, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
     def place(self: Measurer) -> None:
-        raise InputError("the inputs do not fit twice")
+        raise error
 
     monkeypatch.setattr(Measurer, "place", place)
     report = small(pocl_device, store, ["update_phi"])

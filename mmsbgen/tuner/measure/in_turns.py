@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import cores
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -72,7 +71,7 @@ class InTurns:
         try:
             self._second.load(kernel, problem, roof_gbps)
             self._second.place()
-        except (MmsbgenError, OSError):
+        except Exception:  # also a child's other errors: whatever it is, the first one meets it too, or can go on
             return False
         return True
 
@@ -81,7 +80,8 @@ class InTurns:
         return self._place() is not None
 
     def _place(self) -> int | None:
-        loaded = self._loaded is not None and self._loaded.done() and self._loaded.result()
+        loading = self._loaded  # the second one's thread may replace it
+        loaded = loading is not None and loading.done() and loading.result()
         for place, last in enumerate(self._last[: 1 + loaded]):
             if last is None or last.done():
                 return place
@@ -107,7 +107,7 @@ class InTurns:
         begin = time.monotonic()
         try:
             return self._second.measure(config, **how), time.monotonic() - begin
-        except (MmsbgenError, OSError):  # it was lost and could not start again
+        except Exception:  # it was lost and could not start again, or could not load: see above
             self._loaded = None
             return self._threads[0].submit(self._measure, config, how).result()
 
