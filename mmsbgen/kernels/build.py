@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
@@ -171,13 +170,13 @@ def check(device: Device, spec: KernelSpec, problem: Problem, config: Config, se
     return check_built(device, build(device, spec, spec.check_problem(problem), config), seed)
 
 
-def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None:
-    """Check a built kernel, whose problem must be small enough for the reference.
+def check_built(device: Device, bound: BoundKernel, seed: int = 0, workload: Workload | None = None) -> str | None:
+    """Check a built kernel, whose problem must be small enough for the reference; it makes the workload, if not given.
 
     Every array is followed by guard bytes; a kernel that changes them or an input fails the check.  Returns an error
     message, or None.
     """
-    workload = _workload(bound.spec.workload, bound.problem, seed).prepared(bound.config)
+    workload = (workload or bound.spec.workload(bound.problem, seed)).prepared(bound.config)
     arrays = {name: value for name, value in workload.arguments.items() if isinstance(value, np.ndarray) and value.ndim}
     placed = upload(device, replace(workload, arguments=workload.arguments | _guarded(arrays)))
     try:
@@ -188,12 +187,6 @@ def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None
     written = bound.spec.written
     outputs = {name: got[name][: len(arrays[name])] for name in got if name in written}
     return workload.verify(outputs, bound.config) or _trespass(arrays, got, written)
-
-
-@functools.lru_cache(1)
-def _workload(make: Callable[[Problem, int], Workload], problem: Problem, seed: int) -> Workload:
-    """The inputs of a check, which the next configuration of the same kernel has too."""
-    return make(problem, seed)
 
 
 def _guarded(arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -79,6 +79,8 @@ class TrialBench:
         self.dataset: tuple[Path, Dataset] | None = None
         """The user's data and their file."""
         self.full_size: FullSizeCheck | None = None
+        self.checked: tuple[tuple[KernelSpec, Problem, int], Workload] | None = None
+        """The inputs of a check, which the next configuration of the kernel has too, by what they are made from."""
         self.roof_gbps: float | None = None
         self.cache_roof: CacheRoof | None = None
         self.lock = device_lock(device.hardware)
@@ -154,7 +156,7 @@ class TrialBench:
         """Release the memory of the inputs."""
         if self.inputs is not None:
             self.inputs.release()
-        self.inputs, self.full_size, self.cache_roof = None, None, None
+        self.inputs, self.full_size, self.checked, self.cache_roof = None, None, None, None
 
     def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> TrialOutcome:
         """Build, check and time one configuration; every failure becomes an outcome."""
@@ -173,7 +175,7 @@ class TrialBench:
         if self.device.info.kind == "cpu":
             checkable = self._small(spec, problem, config, bound.source)(bound)
             self.notify("run")
-            check_built(self.device, checkable, seed)
+            self._check(checkable, seed)
 
     def _measure(
         self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool
@@ -196,7 +198,7 @@ class TrialBench:
                 _, prepare_s = inputs.prepare(bound)
                 with self._alone("run"):
                     if check:
-                        wrong = check_built(self.device, checkable, seed)
+                        wrong = self._check(checkable, seed)
                         if wrong is not None:
                             return TrialOutcome("wrong_result", wrong, None, compile_s, resources)
                         self.notify("run")
@@ -216,6 +218,13 @@ class TrialBench:
         except Exception as error:
             return TrialOutcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
         return TrialOutcome("ok", "", timing, compile_s, resources, prepare_s=prepare_s)
+
+    def _check(self, bound: BoundKernel, seed: int) -> str | None:
+        """Check a kernel that was built for the small problem, see :func:`mmsbgen.kernels.build.check_built`."""
+        made_from = bound.spec, bound.problem, seed
+        if self.checked is None or self.checked[0] != made_from:
+            self.checked = made_from, bound.spec.workload(bound.problem, seed)
+        return check_built(self.device, bound, seed, self.checked[1])
 
     def _timed(
         self, bound: BoundKernel, launch: Callable[[int], Event], patience: Patience, best_s: float | None, check: bool
