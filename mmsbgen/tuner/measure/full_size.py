@@ -13,6 +13,7 @@ import numpy as np
 from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.family import Array, Judge, KernelSpec, Units, Workload
+from mmsbgen.kernels.space import Config
 
 _REFERENCE_S = 0.02
 """Seconds in which the reference is evaluated for further units, for each configuration."""
@@ -33,11 +34,14 @@ _NAMED = 64
 
 
 Verdict = Callable[[], str | None]
-"""Judges what was read after a launch; returns an error message, or None if that is right.  It needs no device."""
+"""Judges what was read after a launch; returns an error message, or None if that is right.
+
+It needs no device, and holds no compiled code.
+"""
 
 
 def _later(verdict: Verdict, *, at_once: bool) -> Verdict:
-    """The verdict, found now if the device is needed for it."""
+    """The verdict, found now if the device is needed for it, or if it holds much memory."""
     if not at_once:
         return verdict
     found = verdict()
@@ -65,35 +69,38 @@ class FullSizeCheck:
         """
         if not self._known:
             return self._verified(bound)
+        config, edges = bound.config, [self._edges(known.units, bound) for known in self._known]
         outputs = [_Outputs(self._device, self._placed, known.units) for known in self._known]
 
         def verdict() -> str | None:
-            both = zip(self._known, outputs, strict=True)
-            return next((wrong for known, left in both for wrong in self._wrong(known, left, bound, whole)), None)
+            several = zip(self._known, outputs, edges, strict=True)
+            return next((wrong for each in several for wrong in self._wrong(*each, config, whole)), None)
 
         return _later(verdict, at_once=not all([left.read_all() for left in outputs]))
 
     def last(self, bound: BoundKernel, turn: int) -> Verdict:
         """The verdict on the launch of ``turn``.  Of one that goes on from others, what it leaves has to be finite."""
         if self._workload.repeats == "continued":
-            return _later(lambda: self._not_finite(bound), at_once=True)
+            found = self._not_finite(bound)
+            return lambda: found
         if not self._known and not self._workload.rotations:
             return self._verified(bound)
         drawn: list[tuple[Units, Array, dict[str, Array]]] = []
+        config = bound.config
         for units in (known.units for known in self._known):
             some = np.random.default_rng().integers(0, units.count, min(_SAMPLE, units.count))
             some = np.union1d(self._edges(units, bound), some)
             drawn.append((units, some, _Outputs(self._device, self._placed, units).read(some)))
 
         def verdict() -> str | None:
-            found = (_judged(units, some, turn, units.reference(some, turn), bound, got) for units, some, got in drawn)
+            found = (_judged(units, some, turn, units.reference(some, turn), config, got) for units, some, got in drawn)
             return next((wrong for wrong in found if wrong is not None), None)
 
-        return verdict
+        return _later(verdict, at_once=sum(_nbytes(got) for _, _, got in drawn) > _READ_BYTES)
 
     def _verified(self, bound: BoundKernel) -> Verdict:
-        got = self._everything()
-        return lambda: self._workload.verify(got, bound.config)
+        got, config = self._everything(), bound.config
+        return _later(lambda: self._workload.verify(got, config), at_once=_nbytes(got) > _READ_BYTES)
 
     def _everything(self) -> dict[str, Array]:
         return {name: self._device.download(self._placed[name]) for name in self._written}
@@ -122,7 +129,7 @@ class FullSizeCheck:
             if wrong[-1] is not None:
                 continue
             got = [_Outputs(self._device, self._placed, known.units).everything() for known in self._known]
-            this = _Launched(len(wrong) - 1, bound, got)
+            this = _Launched(len(wrong) - 1, bound.config, got)
             if other is None or wrong[other.place] is not None:
                 other = this
                 continue
@@ -131,17 +138,17 @@ class FullSizeCheck:
                     wrong[launched.place] = wrong[launched.place] or message
         return wrong
 
-    def _wrong(self, known: _Known, outputs: _Outputs, bound: BoundKernel, whole: bool) -> Iterator[str]:
-        """Error messages about some of the outputs."""
+    def _wrong(self, known: _Known, outputs: _Outputs, edges: Array, config: Config, whole: bool) -> Iterator[str]:
+        """Error messages about some of the outputs, those of the units ``edges`` among them."""
         units = known.units
         if units.changed:
             yield from self._left_out(units, outputs)
-        edges, kept = self._edges(units, bound), [*known.parts]
+        kept = [*known.parts]
         needed = [whole or bool(np.isin(edges, some, assume_unique=True).any()) for some, _ in kept]
         parts = [part for part, need in zip(kept, needed, strict=True) if need]
         others = [part for part, need in zip(kept, needed, strict=True) if not need]
         for some, judge in itertools.chain(parts, known.further(edges, outputs.held), _for_a_while(others)):
-            if (wrong := _judged(units, some, 0, judge, bound, outputs.of(some))) is not None:
+            if (wrong := _judged(units, some, 0, judge, config, outputs.of(some))) is not None:
                 yield wrong
 
     def _edges(self, units: Units, bound: BoundKernel) -> Array:
@@ -171,7 +178,7 @@ class _Launched(NamedTuple):
     """One of several configurations, and what it left in all units, if that can be compared."""
 
     place: int
-    bound: BoundKernel
+    config: Config
     outputs: list[dict[str, Array] | None]
 
 
@@ -249,15 +256,13 @@ class _Outputs:
         return {name: self._device.download_rows(self._placed[name], at) for name, at in places.items()}
 
 
-def _judged(
-    units: Units, some: Array, turn: int, judge: Judge, bound: BoundKernel, got: Mapping[str, Array]
-) -> str | None:
+def _judged(units: Units, some: Array, turn: int, judge: Judge, config: Config, got: Mapping[str, Array]) -> str | None:
     """An error message about the outputs of ``some`` units that names one of them, or None if they are right."""
-    if (wrong := judge(got, bound.config)) is None:
+    if (wrong := judge(got, config)) is None:
         return None
     for place in range(min(_NAMED, some.size)):
         alone = units.reference(some[place : place + 1], turn)
-        found = alone({name: array[place : place + 1] for name, array in got.items()}, bound.config)
+        found = alone({name: array[place : place + 1] for name, array in got.items()}, config)
         if found is not None:
             return f"result {some[place]} of {units.count}: {found}"
     return wrong
@@ -277,7 +282,7 @@ def _judged_where_apart(
     for launched, got in zip(both, (one, other), strict=True):
         if judge is not None:
             found = {name: array[some] for name, array in got.items()}
-            if (wrong := _judged(units, some, 0, judge, launched.bound, found)) is not None:
+            if (wrong := _judged(units, some, 0, judge, launched.config, found)) is not None:
                 yield launched, wrong
 
 
@@ -293,6 +298,10 @@ def _apart(one: Mapping[str, Array], other: Mapping[str, Array]) -> Array:
             larger = np.maximum(np.abs(a), np.abs(b))
             apart[some] += (np.abs(a - b) / np.where(larger > 0, larger, 1.0)).mean(axis=1)
     return np.nan_to_num(apart, nan=np.inf)
+
+
+def _nbytes(arrays: Mapping[str, Array]) -> int:
+    return sum(array.nbytes for array in arrays.values())
 
 
 def _row_bytes(buffer: Buffer) -> int:
