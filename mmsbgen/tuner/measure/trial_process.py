@@ -34,7 +34,7 @@ from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
 from mmsbgen.tuner.measure.full_size import FullSizeCheck, Verdict
 from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns, too_short
-from mmsbgen.tuner.measure.trial_inputs import TrialInputs
+from mmsbgen.tuner.measure.trial_inputs import TrialInputs, most_bytes
 
 Phase = Literal["load", "wait", "compile", "run"]
 _POLL_S = 0.002
@@ -137,15 +137,13 @@ class TrialBench:
         with self._before_timing("load"):
             found = _family(family)
             spec = found.kernel(kernel)
+            memory = self.device.info.global_memory
             made = spec.workload(problem, seed) if data is None else self._data(found, data, kernel, problem, seed)
+            if share > 1 and (made.prepare is not None or most_bytes(spec, made) * share > memory):
+                raise InputError(f"the inputs of {kernel} take more than 1/{share} of the memory of {self.device!r}")
             with self._alone("load"):
                 self.inputs = TrialInputs(self.device, spec, problem, made)
             self.full_size = FullSizeCheck(self.device, spec, made, self.inputs.placed)
-            if share > 1 and (
-                made.prepare is not None or self.device.allocated * share > self.device.info.global_memory
-            ):
-                self.unload()
-                raise InputError(f"the inputs of {kernel} take more than 1/{share} of the memory of {self.device!r}")
 
     def _data(self, family: KernelFamily, file: Path, kernel: str, problem: Problem, seed: int) -> Workload:
         if self.dataset is None or self.dataset[0] != file:
@@ -153,9 +151,10 @@ class TrialBench:
         return self.dataset[1].workload(kernel, problem, seed)
 
     def unload(self) -> None:
-        """Release the memory of the inputs."""
+        """Release the memory of the inputs, alone, as that uses the device."""
         if self.inputs is not None:
-            self.inputs.release()
+            with self._alone("load"):
+                self.inputs.release()
         self.inputs, self.full_size, self.checked, self.cache_roof = None, None, None, None
 
     def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> TrialOutcome:
@@ -204,6 +203,7 @@ class TrialBench:
                         self.notify("run")
                     inputs.restore()
                     timing, verdicts = self._timed(bound, inputs.launcher(bound), patience, best_s, check)
+                del bound, checkable  # the code is unloaded before another trial has the device
             # Another trial may have the device while these are found.
             for verdict in verdicts:
                 _refuse(verdict())
