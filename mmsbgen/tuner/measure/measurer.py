@@ -187,8 +187,9 @@ class Measurer:
 
     @property
     def busy(self) -> bool:
-        """Whether the child is working on something, and not waiting for the device."""
-        return self._child is not None and self._child.phase not in {None, "wait"}
+        """Whether the child is working on something, as on opening the device, and not waiting for the device."""
+        child = self._newest  # another thread may replace it
+        return child is not None and child.phase not in {None, "wait"}
 
     def abandon(self) -> None:
         """End the child at once, and start no other; may be called while another thread waits for its answer."""
@@ -203,7 +204,7 @@ class Measurer:
 
     def _try(self, arguments: tuple[Any, ...]) -> tuple[TrialOutcome, bool]:
         """The outcome, and whether the child had served no other candidate."""
-        child = self._ready()
+        child = self.place()
         fresh = self._served == 0
         self._served += 1
         try:
@@ -234,7 +235,7 @@ class Measurer:
         return timings
 
     def _of_several(self, method: str, configs: Sequence[Config], *more: Any) -> Any:
-        child = self._ready()
+        child = self.place()
         try:
             return child.ask(method, ([dict(config) for config in configs], *more), "compile", self.limits)
         except (MmsbgenError, KeyboardInterrupt):
@@ -248,7 +249,7 @@ class Measurer:
 
     def energy(self, config: Config) -> Energy:
         """Joules of a call of a configuration that works; raises :class:`MmsbgenError` if it fails."""
-        child = self._ready()
+        child = self.place()
         try:
             found: Energy = child.ask("energy", (dict(config),), "compile", self.limits)
         except (MmsbgenError, KeyboardInterrupt):
@@ -268,12 +269,8 @@ class Measurer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def place(self) -> None:
-        """Put the inputs of what is loaded on the device now; raises what measuring raises if they do not fit."""
-        self._ready()
-
-    def _ready(self) -> _Child:
-        """A child with the current kernel's inputs on its device."""
+    def place(self) -> _Child:
+        """A child with the inputs of what is loaded on its device; raises :class:`InputError` if they do not fit."""
         if self._loaded is None:
             raise RuntimeError("no kernel was loaded")
         child = self._running()
