@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.processes import cores
+from mmsbgen.families import resolve_family
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.measurer import Measurer, Measures
@@ -66,12 +67,17 @@ class InTurns:
         if self._loaded is not None:
             self._loaded.cancel()
         self._inputs, self._loaded = (kernel, problem, roof_gbps), None
+        if resolve_family(self._first.family).kernel(kernel).program is not None:
+            # Its host loop waits between launches: another process that judges would disturb it.
+            self._inputs = None
+            self._threads[1].submit(self._second.close)
 
     def _load(self, kernel: str, problem: Problem, roof_gbps: float | None) -> bool:
         try:
             self._second.load(kernel, problem, roof_gbps)
             self._second.place()
         except Exception:  # also a child's other errors: whatever it is, the first one meets it too, or can go on
+            self._second.close()
             return False
         return True
 
