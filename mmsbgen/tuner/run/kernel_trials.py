@@ -176,14 +176,15 @@ class Evaluator:
 
     def _several(self, configs: Sequence[Config]) -> list[float]:
         """The objective for each; as many are measured at a time as there are measuring processes."""
-        left, running = list(range(len(configs))), deque[_Running]()
+        # One that comes twice would be measured twice side by side.
+        left, running = [*{self._name(config): config for config in configs}.values()], deque[_Running]()
         try:
             while left or running:
                 idle = bool(left) and (not running or (self.turns is not None and self.turns.idle()))
-                chosen = self._next([configs[place] for place in left], waits=not running) if idle else None
+                chosen = self._next(left, waits=not running) if idle else None
                 if chosen is None:
                     self._end(running.popleft())
-                elif self._fresh([config := configs[left.pop(chosen)]]):
+                elif self._fresh([config := left.pop(chosen)]):
                     running.append(self._begin(config, len(running)))
                 else:
                     self._recall(config, len(running))
