@@ -358,7 +358,7 @@ class Device(ABC):
             CompileError: the compiler refused; the message holds its log.
         """
 
-    def compiled(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Callable[[], Program]:
+    def loader(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Callable[[], Program]:
         """As :meth:`compile`, but the returned function does what uses the device: loading, or here all of it."""
         return functools.partial(self.compile, source, kernel_names, options)
 

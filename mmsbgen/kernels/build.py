@@ -113,7 +113,7 @@ def compiled(
     source = source or render(spec, problem, config, traits)
     names = list(spec.entry_points(config))
     with _naming(spec, config):
-        load = device.compiled(source.program, names, compiler_options(traits))
+        load = device.loader(source.program, names, compiler_options(traits))
 
     def loaded() -> BoundKernel:
         with _naming(spec, config):

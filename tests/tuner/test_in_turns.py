@@ -182,7 +182,7 @@ class Refusing(FakeDevice):
     side_by_side = True
     asked = 0
 
-    def compiled(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Callable[[], Program]:
+    def loader(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Callable[[], Program]:
         self.asked += 1
         raise CompileError("no")
 

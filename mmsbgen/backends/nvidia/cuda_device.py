@@ -172,9 +172,9 @@ class CudaDevice(ContextDevice):
         compile_side_by_side(sources, self.info.architecture, options, compiler=self._compiler, cache=self._cache)
 
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> CudaProgram:
-        return self.compiled(source, kernel_names, options)()
+        return self.loader(source, kernel_names, options)()
 
-    def compiled(
+    def loader(
         self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()
     ) -> Callable[[], CudaProgram]:
         what = f"kernels {', '.join(kernel_names)} on {self.info.name}"
