@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import math
 import weakref
@@ -206,11 +205,8 @@ class Kernel(ABC):
             raise LaunchError(f"{name}: every dimension must be at least 1")
         if self._limits is None:
             used, info = self.resources(), self.device.info
-            self._limits = (
-                used.get("max_block_size", info.max_block_size),
-                used.get("shared_bytes", 0),
-                info.local_memory,
-            )
+            block_size = used.get("max_block_size", info.max_block_size)
+            self._limits = block_size, used.get("shared_bytes", 0), info.local_memory
         largest, static_shared, local_memory = self._limits
         size, needed = math.prod(name.block), static_shared + shared
         if size > largest:
@@ -360,7 +356,7 @@ class Device(ABC):
 
     def loader(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Callable[[], Program]:
         """As :meth:`compile`, but the returned function does what uses the device: loading, or here all of it."""
-        return functools.partial(self.compile, source, kernel_names, options)
+        return lambda: self.compile(source, kernel_names, options)
 
     @abstractmethod
     def mark(self) -> Event:

@@ -126,6 +126,22 @@ def compiled(
     return loaded
 
 
+def compiled_small(
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, source: Source
+) -> Callable[[BoundKernel], BoundKernel]:
+    """As :func:`compiled`, for the small problem that :func:`check_built` takes.
+
+    The returned function takes the kernel of ``source``, and returns the same one if its source has no sizes.
+    """
+    problem = spec.check_problem(problem)
+    small = render(spec, problem, config, traits_of(device.info))
+    # The comments that begin the two may take different numbers of lines.
+    if small.program.strip() == source.program.strip():
+        return lambda bound: replace(bound, problem=problem)
+    load = compiled(device, spec, problem, config, small)
+    return lambda bound: load()
+
+
 @contextlib.contextmanager
 def _naming(spec: KernelSpec, config: Config) -> Iterator[None]:
     try:

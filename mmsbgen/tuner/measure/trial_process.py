@@ -13,7 +13,7 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
@@ -25,10 +25,10 @@ from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import resolve_family
-from mmsbgen.kernels.build import BoundKernel, build, check_built, compiled, traits_of
+from mmsbgen.kernels.build import BoundKernel, build, check_built, compiled, compiled_small, traits_of
 from mmsbgen.kernels.family import Dataset, KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.render import Source, render
+from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
 from mmsbgen.tuner.measure.full_size import FullSizeCheck, Verdict
@@ -172,7 +172,7 @@ class TrialBench:
         self.notify("compile")
         bound = build(self.device, spec, problem, config)
         if self.device.info.kind == "cpu":
-            checkable = self._small(spec, problem, config, bound.source)(bound)
+            checkable = compiled_small(self.device, spec, problem, config, bound.source)(bound)
             self.notify("run")
             self._check(checkable, seed)
 
@@ -185,7 +185,7 @@ class TrialBench:
             kernel = inputs.spec, inputs.problem, config
             source = render(*kernel, traits_of(self.device.info))
             load = compiled(self.device, *kernel, source)
-            small = self._small(*kernel, source) if check else None
+            small = compiled_small(self.device, *kernel, source) if check else None
             compile_s = time.perf_counter() - begin
             with self._loading():
                 begin = time.perf_counter()
@@ -332,25 +332,6 @@ class TrialBench:
     def _loading(self) -> contextlib.AbstractContextManager[None]:
         """Hold the device's lock where loading code is separate from compiling: it uses the device."""
         return self._alone("compile") if self.device.side_by_side else contextlib.nullcontext()
-
-    def _small(
-        self, spec: KernelSpec, problem: Problem, config: Config, source: Source
-    ) -> Callable[[BoundKernel], BoundKernel]:
-        """Compile a configuration for the small problem too, as :func:`mmsbgen.kernels.build.compiled` does.
-
-        The returned function takes the kernel of ``source``, and returns the same one if its source has no sizes.
-        """
-        problem = spec.check_problem(problem)
-        small = render(spec, problem, config, traits_of(self.device.info))
-        if _same(small, source):
-            return lambda bound: replace(bound, problem=problem)
-        load = compiled(self.device, spec, problem, config, small)
-        return lambda bound: load()
-
-
-def _same(one: Source, other: Source) -> bool:
-    """Whether two sources are the same program; the comments that begin them may take different numbers of lines."""
-    return one.program.strip() == other.program.strip()
 
 
 def _opened(notify: Callable[[Phase], None], spec: str | None, hardware: str | None) -> Device:
