@@ -220,8 +220,9 @@ class Kernel(ABC):
                 if arg.released:
                     raise LaunchError(f"{name}: argument {position} is a buffer that was already released")
             elif not isinstance(arg, np.generic):
-                kind = type(arg).__name__
-                raise LaunchError(f"{name}: argument {position} is a {kind}; pass a Buffer or a NumPy scalar")
+                raise LaunchError(
+                    f"{name}: argument {position} is a {type(arg).__name__}; pass a Buffer or a NumPy scalar"
+                )
         return name
 
 
