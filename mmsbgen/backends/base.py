@@ -212,17 +212,15 @@ class Kernel(ABC):
         if size > largest:
             raise LaunchLimitError(f"{name}: a block of {size} is above the {largest} that this kernel can have")
         if needed > local_memory > 0:
-            raise LaunchLimitError(
-                f"{name}: needs {needed} bytes of shared memory a block, {self.device.info.name} has {local_memory}"
-            )
+            has = f"{self.device.info.name} has {local_memory}"
+            raise LaunchLimitError(f"{name}: needs {needed} bytes of shared memory a block, {has}")
         for position, arg in enumerate(tuple[object, ...](args)):
             if isinstance(arg, Buffer):
                 if arg.released:
                     raise LaunchError(f"{name}: argument {position} is a buffer that was already released")
             elif not isinstance(arg, np.generic):
-                raise LaunchError(
-                    f"{name}: argument {position} is a {type(arg).__name__}; pass a Buffer or a NumPy scalar"
-                )
+                kind = type(arg).__name__
+                raise LaunchError(f"{name}: argument {position} is a {kind}; pass a Buffer or a NumPy scalar")
         return name
 
 
