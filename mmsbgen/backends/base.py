@@ -19,7 +19,7 @@ import numpy as np
 from mmsbgen.base.errors import InputError, LaunchError, LaunchLimitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import Self
 
@@ -205,19 +205,15 @@ class Kernel(ABC):
             raise LaunchError(f"{name}: every dimension must be at least 1")
         if self._limits is None:
             used, info = self.resources(), self.device.info
-            self._limits = (
-                used.get("max_block_size", info.max_block_size),
-                used.get("shared_bytes", 0),
-                info.local_memory,
-            )
+            block_size = used.get("max_block_size", info.max_block_size)
+            self._limits = block_size, used.get("shared_bytes", 0), info.local_memory
         largest, static_shared, local_memory = self._limits
         size, needed = math.prod(name.block), static_shared + shared
         if size > largest:
             raise LaunchLimitError(f"{name}: a block of {size} is above the {largest} that this kernel can have")
         if needed > local_memory > 0:
-            raise LaunchLimitError(
-                f"{name}: needs {needed} bytes of shared memory a block, {self.device.info.name} has {local_memory}"
-            )
+            has = f"{self.device.info.name} has {local_memory}"
+            raise LaunchLimitError(f"{name}: needs {needed} bytes of shared memory a block, {has}")
         for position, arg in enumerate(tuple[object, ...](args)):
             if isinstance(arg, Buffer):
                 if arg.released:
@@ -356,6 +352,10 @@ class Device(ABC):
         Raises:
             CompileError: the compiler refused; the message holds its log.
         """
+
+    def loader(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Callable[[], Program]:
+        """As :meth:`compile`, but the returned function does what uses the device: loading, or here all of it."""
+        return lambda: self.compile(source, kernel_names, options)
 
     @abstractmethod
     def mark(self) -> Event:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,22 +93,59 @@ class BoundKernel:
         return found
 
 
-def build(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> BoundKernel:
-    """Render and compile one configuration on a device.
+def build(
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, source: Source | None = None
+) -> BoundKernel:
+    """Render, unless there is a ``source``, and compile one configuration on a device.
 
     Raises:
         ConfigError: The configuration is refused.
         CompileError: It does not compile; the message has kernel, configuration and the compiler's log.
     """
+    return compiled(device, spec, problem, config, source)()
+
+
+def compiled(
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, source: Source | None = None
+) -> Callable[[], BoundKernel]:
+    """As :func:`build`, but the returned function does what uses the device."""
     traits = traits_of(device.info)
-    source = render(spec, problem, config, traits)
-    try:
-        names = list(spec.entry_points(config))
-        program = device.compile(source.program, names, compiler_options(traits))
-        kernels = {name: program.kernel(name) for name in names}
+    source = source or render(spec, problem, config, traits)
+    names = list(spec.entry_points(config))
+    with _naming(spec, config):
+        load = device.loader(source.program, names, compiler_options(traits))
+
+    def loaded() -> BoundKernel:
+        with _naming(spec, config):
+            program = load()
+            kernels = {name: program.kernel(name) for name in names}
         for kernel in kernels.values():
             kernel.configuration = describe(config)
         return BoundKernel(spec, problem, config, traits, source, device, kernels)
+
+    return loaded
+
+
+def compiled_small(
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, source: Source
+) -> Callable[[BoundKernel], BoundKernel]:
+    """As :func:`compiled`, for the small problem that :func:`check_built` takes.
+
+    The returned function takes the kernel of ``source``, and returns the same one if its source has no sizes.
+    """
+    problem = spec.check_problem(problem)
+    small = render(spec, problem, config, traits_of(device.info))
+    # The comments that begin the two may take different numbers of lines.
+    if small.program.strip() == source.program.strip():
+        return lambda bound: replace(bound, problem=problem)
+    load = compiled(device, spec, problem, config, small)
+    return lambda bound: load()
+
+
+@contextlib.contextmanager
+def _naming(spec: KernelSpec, config: Config) -> Iterator[None]:
+    try:
+        yield
     except CompileError as error:
         raise CompileError(f"{spec.name} ({describe(config)}) does not compile: {error}") from error
 
@@ -148,13 +186,13 @@ def check(device: Device, spec: KernelSpec, problem: Problem, config: Config, se
     return check_built(device, build(device, spec, spec.check_problem(problem), config), seed)
 
 
-def check_built(device: Device, bound: BoundKernel, seed: int = 0) -> str | None:
-    """Check a built kernel, whose problem must be small enough for the reference.
+def check_built(device: Device, bound: BoundKernel, seed: int = 0, workload: Workload | None = None) -> str | None:
+    """Check a built kernel, whose problem must be small enough for the reference; it makes the workload, if not given.
 
     Every array is followed by guard bytes; a kernel that changes them or an input fails the check.  Returns an error
     message, or None.
     """
-    workload = bound.spec.workload(bound.problem, seed).prepared(bound.config)
+    workload = (workload or bound.spec.workload(bound.problem, seed)).prepared(bound.config)
     arrays = {name: value for name, value in workload.arguments.items() if isinstance(value, np.ndarray) and value.ndim}
     placed = upload(device, replace(workload, arguments=workload.arguments | _guarded(arrays)))
     try:

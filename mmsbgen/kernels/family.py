@@ -145,13 +145,16 @@ class Units:
 
 
 def all_units(units: Sequence[Units]) -> Judge:
-    """A check of all units of a first launch; it takes all outputs by name."""
+    """A check of all units of a first launch; it takes all outputs by name.  The first call evaluates the reference."""
+    known: list[tuple[Mapping[str, Array], Judge]] = []
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        for each in units:
-            every = np.arange(each.count)
-            found = {name: got[name][at] for name, at in each.places(every).items()}
-            if (wrong := each.reference(every, 0)(found, config)) is not None:
+        for number, each in enumerate(units):
+            if number == len(known):
+                every = np.arange(each.count)
+                known.append((each.places(every), each.reference(every, 0)))
+            places, right = known[number]
+            if (wrong := right({name: got[name][at] for name, at in places.items()}, config)) is not None:
                 return wrong
         return None
 

@@ -55,23 +55,23 @@ def large(faulty: str) -> Doubled:
 def test_right_results_pass(large: Doubled) -> None:
     for turn in (0, 1, 2):
         large.leave(turn=turn)
-        assert large.check.last(large.bound, turn) is None
+        assert large.check.last(large.bound, turn)() is None
     large.leave()
-    assert large.check.first(large.bound) is None
-    assert large.check.last(large.bound, 1) is not None, "the results of another turn"
+    assert large.check.first(large.bound)() is None
+    assert large.check.last(large.bound, 1)() is not None, "the results of another turn"
 
 
 @pytest.mark.parametrize("unit", [0, BLOCK - 1, 1 << 19, (1 << 19) + BLOCK - 1, (1 << 20) - BLOCK, (1 << 20) - 1])
 def test_the_first_the_middle_and_the_last_block_are_always_judged(large: Doubled, unit: int) -> None:
     large.leave({unit: 1.0})
-    for said in (large.check.first(large.bound), large.check.last(large.bound, 0)):
+    for said in (large.check.first(large.bound)(), large.check.last(large.bound, 0)()):
         assert said is not None
         assert said.startswith(f"result {unit} of {1 << 20}: 1 of 1 elements are off")
 
 
 def test_one_result_that_was_left_out_is_found_anywhere(large: Doubled) -> None:
     large.leave({123_456: 0.0})
-    assert large.check.first(large.bound) == f"result 123456 of {1 << 20} was left out"
+    assert large.check.first(large.bound)() == f"result 123456 of {1 << 20} was left out"
 
 
 @pytest.mark.parametrize("order", [("right", "wrong", "right"), ("wrong", "right", "right")])
@@ -100,10 +100,10 @@ def test_what_was_evaluated_is_kept_until_all_is(faulty: str, monkeypatch: pytes
     small = Doubled(faulty, 100)
     small.leave()
     for _ in range(8):
-        assert small.check.first(small.bound) is None
+        assert small.check.first(small.bound)() is None
     for unit in range(100):
         small.leave({unit: 1.0})
-        assert f"result {unit} of 100" in str(small.check.first(small.bound))
+        assert f"result {unit} of 100" in str(small.check.first(small.bound)())
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, candidates
+from mmsbgen.tuner.search.default_search import _Seen
 from mmsbgen.tuner.search.strategies import STRATEGIES, check_strategy, search
 
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, compute_units=2)
@@ -170,6 +173,17 @@ def test_with_a_budget_of_seconds_what_is_compiled_is_measured_first(space: Cand
     assert len(evaluate.seconds) == 60
     assert len(evaluate.compiled) > 30
     assert evaluate.unready == 0
+
+
+def test_what_is_announced_is_not_alike() -> None:
+    """Nine are nearly the same, and any of them tells what the others gain; the last is half as promising."""
+    points = np.concatenate([np.linspace(0, 0.01, 9), [3.0]])[:, None]
+    gain = np.append(np.linspace(1.0, 0.9, 9), 0.5)
+    seen = SimpleNamespace(points=points)
+    order = _Seen._spread(cast(_Seen, seen), np.arange(10), gain, length=1.0)
+    assert order[:2] == [0, 9]
+    gain[0] = -math.inf  # tried
+    assert set(_Seen._spread(cast(_Seen, seen), np.arange(10), gain, length=1.0)) == set(range(1, 10))
 
 
 def test_searches_of_two_threads_are_those_of_each_alone() -> None:

@@ -343,7 +343,7 @@ def test_a_repeat_starts_no_compiler_and_makes_no_inputs(store: Store, monkeypat
     for trial in first.kernels[0].trials:
         if trial.extra.get("given_up"):
             pytest.skip("one was given up, and may be measured again")
-    monkeypatch.setattr(Measurer, "_ready", None)
+    monkeypatch.setattr(Measurer, "place", None)
     again = faked(store, strategy="random", budget_trials=4)
     assert again.kernels[0].reused == 4
     assert again.kernels[0].best == first.kernels[0].best

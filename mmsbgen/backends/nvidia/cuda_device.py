@@ -31,7 +31,7 @@ from mmsbgen.base.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -172,15 +172,24 @@ class CudaDevice(ContextDevice):
         compile_side_by_side(sources, self.info.architecture, options, compiler=self._compiler, cache=self._cache)
 
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> CudaProgram:
+        return self.loader(source, kernel_names, options)()
+
+    def loader(
+        self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()
+    ) -> Callable[[], CudaProgram]:
         what = f"kernels {', '.join(kernel_names)} on {self.info.name}"
         compiled = self._compiled(what, source, options)
-        try:
-            return self._program(what, compiled, kernel_names)
-        except CompileError:
-            if not compiled.cached:
-                raise
-        # The cached file may be damaged.
-        return self._program(what, self._compiled(what, source, options, anew=True), kernel_names)
+
+        def load() -> CudaProgram:
+            try:
+                return self._program(what, compiled, kernel_names)
+            except CompileError:
+                if not compiled.cached:
+                    raise
+            # The cached file may be damaged.
+            return self._program(what, self._compiled(what, source, options, anew=True), kernel_names)
+
+        return load
 
     def _compiled(self, what: str, source: str, options: Sequence[str], anew: bool = False) -> Compiled:
         arch, compiler, cache = self.info.architecture, self._compiler, self._cache

@@ -13,6 +13,7 @@ import numpy as np
 from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.family import Array, Judge, KernelSpec, Units, Workload
+from mmsbgen.kernels.space import Config
 
 _REFERENCE_S = 0.02
 """Seconds in which the reference is evaluated for further units, for each configuration."""
@@ -32,6 +33,21 @@ _NAMED = 64
 """Most units that are judged one by one to find the wrong one."""
 
 
+Verdict = Callable[[], str | None]
+"""Judges what was read after a launch; returns an error message, or None if that is right.
+
+It needs no device, and holds no compiled code.
+"""
+
+
+def _later(verdict: Verdict, *, at_once: bool) -> Verdict:
+    """The verdict, found now if the device is needed for it, or if it holds much memory."""
+    if not at_once:
+        return verdict
+    found = verdict()
+    return lambda: found
+
+
 class FullSizeCheck:
     """Checks launches of one kernel on the inputs that are timed.
 
@@ -46,32 +62,45 @@ class FullSizeCheck:
         self._written = spec.written
         self._known = [_Known(units) for units in workload.units]
 
-    def first(self, bound: BoundKernel, *, whole: bool = False) -> str | None:
-        """An error message about a launch with the first arguments and initial outputs, or None if it is right.
+    def first(self, bound: BoundKernel, *, whole: bool = False) -> Verdict:
+        """The verdict on a launch with the first arguments and initial outputs.
 
         With ``whole`` all that is kept of the reference is compared, however long that takes.
         """
         if not self._known:
-            return self._workload.verify(self._everything(), bound.config)
-        return next((wrong for known in self._known for wrong in self._wrong(known, bound, whole)), None)
+            return self._verified(bound)
+        config, edges = bound.config, [self._edges(known.units, bound) for known in self._known]
+        outputs = [_Outputs(self._device, self._placed, known.units) for known in self._known]
 
-    def last(self, bound: BoundKernel, turn: int) -> str | None:
-        """A message if the launch of ``turn`` is wrong, else None.
+        def verdict() -> str | None:
+            several = zip(self._known, outputs, edges, strict=True)
+            return next((wrong for each in several for wrong in self._wrong(*each, config, whole)), None)
 
-        Of one that goes on from others, what it leaves has to be finite.
-        """
+        return _later(verdict, at_once=not all([left.read_all() for left in outputs]))
+
+    def last(self, bound: BoundKernel, turn: int) -> Verdict:
+        """The verdict on the launch of ``turn``.  Of one that goes on from others, what it leaves has to be finite."""
         if self._workload.repeats == "continued":
-            return self._not_finite(bound)
+            found = self._not_finite(bound)
+            return lambda: found
         if not self._known and not self._workload.rotations:
-            return self._workload.verify(self._everything(), bound.config)
-        for known in self._known:
-            units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
+            return self._verified(bound)
+        drawn: list[tuple[Units, Array, dict[str, Array]]] = []
+        config = bound.config
+        for units in (known.units for known in self._known):
             some = np.random.default_rng().integers(0, units.count, min(_SAMPLE, units.count))
             some = np.union1d(self._edges(units, bound), some)
-            wrong = _judged(units, some, turn, units.reference(some, turn), bound, outputs.read(some))
-            if wrong is not None:
-                return wrong
-        return None
+            drawn.append((units, some, _Outputs(self._device, self._placed, units).read(some)))
+
+        def verdict() -> str | None:
+            found = (_judged(units, some, turn, units.reference(some, turn), config, got) for units, some, got in drawn)
+            return next((wrong for wrong in found if wrong is not None), None)
+
+        return _later(verdict, at_once=sum(_nbytes(got) for _, _, got in drawn) > _READ_BYTES)
+
+    def _verified(self, bound: BoundKernel) -> Verdict:
+        got, config = self._everything(), bound.config
+        return _later(lambda: self._workload.verify(got, config), at_once=_nbytes(got) > _READ_BYTES)
 
     def _everything(self) -> dict[str, Array]:
         return {name: self._device.download(self._placed[name]) for name in self._written}
@@ -96,11 +125,11 @@ class FullSizeCheck:
         other: _Launched | None = None
         for bound, launch in launches:
             launch()
-            wrong.append(self.first(bound, whole=True))
+            wrong.append(self.first(bound, whole=True)())
             if wrong[-1] is not None:
                 continue
             got = [_Outputs(self._device, self._placed, known.units).everything() for known in self._known]
-            this = _Launched(len(wrong) - 1, bound, got)
+            this = _Launched(len(wrong) - 1, bound.config, got)
             if other is None or wrong[other.place] is not None:
                 other = this
                 continue
@@ -109,17 +138,17 @@ class FullSizeCheck:
                     wrong[launched.place] = wrong[launched.place] or message
         return wrong
 
-    def _wrong(self, known: _Known, bound: BoundKernel, whole: bool) -> Iterator[str]:
-        """Error messages about some of the outputs."""
-        units, outputs = known.units, _Outputs(self._device, self._placed, known.units)
+    def _wrong(self, known: _Known, outputs: _Outputs, edges: Array, config: Config, whole: bool) -> Iterator[str]:
+        """Error messages about some of the outputs, those of the units ``edges`` among them."""
+        units = known.units
         if units.changed:
             yield from self._left_out(units, outputs)
-        edges, kept = self._edges(units, bound), [*known.parts]
+        kept = [*known.parts]
         needed = [whole or bool(np.isin(edges, some, assume_unique=True).any()) for some, _ in kept]
         parts = [part for part, need in zip(kept, needed, strict=True) if need]
         others = [part for part, need in zip(kept, needed, strict=True) if not need]
         for some, judge in itertools.chain(parts, known.further(edges, outputs.held), _for_a_while(others)):
-            if (wrong := _judged(units, some, 0, judge, bound, outputs.of(some))) is not None:
+            if (wrong := _judged(units, some, 0, judge, config, outputs.of(some))) is not None:
                 yield wrong
 
     def _edges(self, units: Units, bound: BoundKernel) -> Array:
@@ -149,7 +178,7 @@ class _Launched(NamedTuple):
     """One of several configurations, and what it left in all units, if that can be compared."""
 
     place: int
-    bound: BoundKernel
+    config: Config
     outputs: list[dict[str, Array] | None]
 
 
@@ -192,7 +221,7 @@ def _for_a_while(parts: list[tuple[Array, Judge]]) -> Iterator[tuple[Array, Judg
 
 
 class _Outputs:
-    """What a launch left at the places of units; the outputs of all units are read once, if they are few."""
+    """What a launch left at the places of units: those of all units, or of some at a time where these are too large."""
 
     def __init__(self, device: Device, placed: Mapping[str, Any], units: Units) -> None:
         self._device, self._placed, self._units = device, placed, units
@@ -201,10 +230,14 @@ class _Outputs:
         self.held = max(1, _KEPT_BYTES // max(1, self._each))
         """Units whose outputs are read at a time."""
 
+    def read_all(self) -> bool:
+        """Read the outputs of all units unless they are too large; returns whether they were read."""
+        if self._each * self._units.count <= _READ_BYTES:
+            self._all = self.read(np.arange(self._units.count))
+        return self._all is not None
+
     def of(self, units: Array) -> dict[str, Array]:
         """The outputs of ``units``, which ascend, by name."""
-        if self._all is None and self._each * self._units.count <= _READ_BYTES:
-            self._all = self.read(np.arange(self._units.count))
         if self._all is None:
             return self.read(units)
         whole = units.size > 0 and units[-1] - units[0] + 1 == units.size
@@ -223,15 +256,13 @@ class _Outputs:
         return {name: self._device.download_rows(self._placed[name], at) for name, at in places.items()}
 
 
-def _judged(
-    units: Units, some: Array, turn: int, judge: Judge, bound: BoundKernel, got: Mapping[str, Array]
-) -> str | None:
+def _judged(units: Units, some: Array, turn: int, judge: Judge, config: Config, got: Mapping[str, Array]) -> str | None:
     """An error message about the outputs of ``some`` units that names one of them, or None if they are right."""
-    if (wrong := judge(got, bound.config)) is None:
+    if (wrong := judge(got, config)) is None:
         return None
     for place in range(min(_NAMED, some.size)):
         alone = units.reference(some[place : place + 1], turn)
-        found = alone({name: array[place : place + 1] for name, array in got.items()}, bound.config)
+        found = alone({name: array[place : place + 1] for name, array in got.items()}, config)
         if found is not None:
             return f"result {some[place]} of {units.count}: {found}"
     return wrong
@@ -251,7 +282,7 @@ def _judged_where_apart(
     for launched, got in zip(both, (one, other), strict=True):
         if judge is not None:
             found = {name: array[some] for name, array in got.items()}
-            if (wrong := _judged(units, some, 0, judge, launched.bound, found)) is not None:
+            if (wrong := _judged(units, some, 0, judge, launched.config, found)) is not None:
                 yield launched, wrong
 
 
@@ -267,6 +298,10 @@ def _apart(one: Mapping[str, Array], other: Mapping[str, Array]) -> Array:
             larger = np.maximum(np.abs(a), np.abs(b))
             apart[some] += (np.abs(a - b) / np.where(larger > 0, larger, 1.0)).mean(axis=1)
     return np.nan_to_num(apart, nan=np.inf)
+
+
+def _nbytes(arrays: Mapping[str, Array]) -> int:
+    return sum(array.nbytes for array in arrays.values())
 
 
 def _row_bytes(buffer: Buffer) -> int:

@@ -110,6 +110,10 @@ class Measurer:
         """Number of children that were lost, or ended because they might be damaged."""
         self.waiting: Callable[[str], None] = lambda device: None
         """Called with the device's name if another process has measured on it for two seconds."""
+        self.share = 1
+        """Inputs that take more than this part of the device's memory, 1/share, are refused."""
+        self._hardware: str | None = None
+        self._abandoned = False
         self._child: _Child | None = None
         self._newest: _Child | None = None
         """The child, also while it starts."""
@@ -175,6 +179,24 @@ class Measurer:
         if self._newest is not None:
             self._newest.set_running(running)
 
+    def beside(self, other: Measurer, hardware: str) -> None:
+        """Another one measures on the device ``hardware`` at the same time: who waits for it need not be told."""
+        told = self.waiting
+        self._hardware = hardware
+        self.waiting = lambda device: None if other.busy else told(device)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the child is working on something, as on opening the device, and not waiting for the device."""
+        child = self._newest  # another thread may replace it
+        return child is not None and child.phase not in {None, "wait"}
+
+    def abandon(self) -> None:
+        """End the child at once, and start no other; may be called while another thread waits for its answer."""
+        self._abandoned = True
+        if self._newest is not None:
+            self._newest.kill()
+
     def hardware(self) -> str:
         """The device's name for :func:`mmsbgen.backends.device_lock.device_lock`."""
         name: str = self._running().ask("hardware", (), "load", self.limits)
@@ -182,7 +204,7 @@ class Measurer:
 
     def _try(self, arguments: tuple[Any, ...]) -> tuple[TrialOutcome, bool]:
         """The outcome, and whether the child had served no other candidate."""
-        child = self._ready()
+        child = self.place()
         fresh = self._served == 0
         self._served += 1
         try:
@@ -213,7 +235,7 @@ class Measurer:
         return timings
 
     def _of_several(self, method: str, configs: Sequence[Config], *more: Any) -> Any:
-        child = self._ready()
+        child = self.place()
         try:
             return child.ask(method, ([dict(config) for config in configs], *more), "compile", self.limits)
         except (MmsbgenError, KeyboardInterrupt):
@@ -227,7 +249,7 @@ class Measurer:
 
     def energy(self, config: Config) -> Energy:
         """Joules of a call of a configuration that works; raises :class:`MmsbgenError` if it fails."""
-        child = self._ready()
+        child = self.place()
         try:
             found: Energy = child.ask("energy", (dict(config),), "compile", self.limits)
         except (MmsbgenError, KeyboardInterrupt):
@@ -247,15 +269,16 @@ class Measurer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _ready(self) -> _Child:
-        """A child with the current kernel's inputs on its device."""
+    def place(self) -> _Child:
+        """A child with the inputs of what is loaded on its device; raises :class:`InputError` if they do not fit."""
         if self._loaded is None:
             raise RuntimeError("no kernel was loaded")
         child = self._running()
         if not self._placed:
             kernel, problem, roof_gbps = self._loaded
+            inputs = self.family, kernel, problem, self.seed, roof_gbps, self.data, self.share
             try:
-                child.ask("load", (self.family, kernel, problem, self.seed, roof_gbps, self.data), "load", self.limits)
+                child.ask("load", inputs, "load", self.limits)
             except WorkerLostError:
                 self._lose()
                 raise
@@ -268,7 +291,9 @@ class Measurer:
             if self._stopped:
                 child.set_running(False)
             try:
-                info: DeviceInfo = child.ask("open", (self.device,), "load", self.limits)
+                if self._abandoned:
+                    raise WorkerLostError("crashed", "the measuring process was ended")
+                info: DeviceInfo = child.ask("open", (self.device, self._hardware), "load", self.limits)
             except BaseException:
                 child.close()
                 raise
@@ -288,6 +313,8 @@ class _Child(ChildProcess):
 
     def __init__(self, limits: TrialLimits) -> None:
         self.waiting: Callable[[], None] = lambda: None
+        self.phase: str | None = None
+        """The phase of the request that is being answered; None if there is none."""
         # Prepared here, as a child that is killed would leave its temporary folder behind.
         prepare()
         self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
@@ -299,6 +326,7 @@ class _Child(ChildProcess):
         Raises :class:`WorkerLostError`, and what the request raised in the child.
         """
         try:
+            self.phase = phase
             self.connection.send((method, arguments))
             deadline = time.monotonic() + limits.of(phase)
             patient_until = math.inf
@@ -310,7 +338,7 @@ class _Child(ChildProcess):
                         patient_until = math.inf
                 kind, *rest = self.connection.recv()
                 if kind == "phase":
-                    phase = rest[0]
+                    self.phase = phase = rest[0]
                     deadline = time.monotonic() + limits.of(phase)
                     patient_until = time.monotonic() + PATIENT_S if phase == "wait" else math.inf
                 elif kind == "done":
@@ -323,6 +351,8 @@ class _Child(ChildProcess):
             how, said = self.ending(), self.printed(600)
             words = f"; its last words: {said}" if said and "died" in how else ""
             raise WorkerLostError("crashed", f"{how}{words} ({_DOING[phase]})") from error
+        finally:
+            self.phase = None
 
     def _watch(self, phase: str, limits: TrialLimits, deadline: float) -> None:
         """Kill the child and raise :class:`WorkerLostError` if it exceeds its time or memory."""

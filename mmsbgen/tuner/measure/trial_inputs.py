@@ -15,6 +15,13 @@ from mmsbgen.kernels.family import KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem, Value
 
 
+def most_bytes(spec: KernelSpec, workload: Workload) -> int:
+    """The most bytes that the arrays of a workload take on a device, without those that ``prepare`` makes."""
+    copies = {name: workload.arguments[name] for name in spec.written}
+    several = (workload.arguments, copies, *workload.rotations)
+    return sum(int(array.nbytes) for arrays in several for array in arrays.values())
+
+
 class TrialInputs:
     """Copies the arrays of a workload to the device; :meth:`release` frees them.
 

@@ -13,7 +13,7 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
@@ -25,18 +25,20 @@ from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.families import resolve_family
-from mmsbgen.kernels.build import BoundKernel, build, check_built, traits_of
-from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
+from mmsbgen.kernels.build import BoundKernel, build, check_built, compiled, compiled_small, traits_of
+from mmsbgen.kernels.family import Dataset, KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
-from mmsbgen.tuner.measure.full_size import FullSizeCheck
+from mmsbgen.tuner.measure.full_size import FullSizeCheck, Verdict
 from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns, too_short
-from mmsbgen.tuner.measure.trial_inputs import TrialInputs
+from mmsbgen.tuner.measure.trial_inputs import TrialInputs, most_bytes
 
 Phase = Literal["load", "wait", "compile", "run"]
+_POLL_S = 0.002
+"""Seconds between looks at the device's lock: trials of one run take turns at it."""
 _family = functools.cache(resolve_family)
 
 
@@ -77,6 +79,8 @@ class TrialBench:
         self.dataset: tuple[Path, Dataset] | None = None
         """The user's data and their file."""
         self.full_size: FullSizeCheck | None = None
+        self.checked: tuple[tuple[KernelSpec, Problem, int], Workload] | None = None
+        """The inputs of a check, which the next configuration of the kernel has too, by what they are made from."""
         self.roof_gbps: float | None = None
         self.cache_roof: CacheRoof | None = None
         self.lock = device_lock(device.hardware)
@@ -85,7 +89,7 @@ class TrialBench:
     def _alone(self, phase: Phase) -> Iterator[None]:
         """Hold the device's lock during a phase; waiting for it counts against no limit."""
         self.notify("wait")
-        with self.lock:
+        with self.lock.acquire(poll_interval=_POLL_S):
             self.notify(phase)
             yield
 
@@ -121,18 +125,24 @@ class TrialBench:
         seed: int,
         roof_gbps: float | None,
         data: Path | None = None,
+        share: int = 1,
     ) -> None:
         """Put a kernel's inputs for ``problem`` on the device, in place of earlier ones.
 
         Results above ``roof_gbps`` are compared with the roof of a cache.  ``data`` is a file for the family's reader.
+        Raises :class:`InputError` if they take more than 1/``share`` of the device's memory, or could come to that.
         """
         self.unload()
         self.roof_gbps = roof_gbps
         with self._before_timing("load"):
             found = _family(family)
             spec = found.kernel(kernel)
+            memory = self.device.info.global_memory
             made = spec.workload(problem, seed) if data is None else self._data(found, data, kernel, problem, seed)
-            self.inputs = TrialInputs(self.device, spec, problem, made)
+            if share > 1 and (made.prepare is not None or most_bytes(spec, made) * share > memory):
+                raise InputError(f"the inputs of {kernel} take more than 1/{share} of the memory of {self.device!r}")
+            with self._alone("load"):
+                self.inputs = TrialInputs(self.device, spec, problem, made)
             self.full_size = FullSizeCheck(self.device, spec, made, self.inputs.placed)
 
     def _data(self, family: KernelFamily, file: Path, kernel: str, problem: Problem, seed: int) -> Workload:
@@ -141,10 +151,11 @@ class TrialBench:
         return self.dataset[1].workload(kernel, problem, seed)
 
     def unload(self) -> None:
-        """Release the memory of the inputs."""
+        """Release the memory of the inputs, alone, as that uses the device."""
         if self.inputs is not None:
-            self.inputs.release()
-        self.inputs, self.full_size, self.cache_roof = None, None, None
+            with self._alone("load"):
+                self.inputs.release()
+        self.inputs, self.full_size, self.checked, self.cache_roof = None, None, None, None
 
     def measure(self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool) -> TrialOutcome:
         """Build, check and time one configuration; every failure becomes an outcome."""
@@ -161,32 +172,41 @@ class TrialBench:
         self.notify("compile")
         bound = build(self.device, spec, problem, config)
         if self.device.info.kind == "cpu":
+            checkable = compiled_small(self.device, spec, problem, config, bound.source)(bound)
             self.notify("run")
-            check_built(self.device, self._checkable(bound), seed)
+            self._check(checkable, seed)
 
     def _measure(
         self, config: Config, best_s: float | None, patience: Patience, seed: int, check: bool
     ) -> TrialOutcome:
         compile_s = resources = None
         try:
-            begin = time.perf_counter()
-            bound, inputs = self._build(config), self._loaded()
+            begin, inputs = time.perf_counter(), self._loaded()
+            kernel = inputs.spec, inputs.problem, config
+            source = render(*kernel, traits_of(self.device.info))
+            load = compiled(self.device, *kernel, source)
+            small = compiled_small(self.device, *kernel, source) if check else None
             compile_s = time.perf_counter() - begin
-            resources = bound.resources()
-            self.notify("load")
-            _, prepare_s = inputs.prepare(bound)
-            with self._alone("run"):
-                if check:
-                    wrong = check_built(self.device, self._checkable(bound), seed)
-                    if wrong is not None:
-                        return TrialOutcome("wrong_result", wrong, None, compile_s, resources)
-                    self.notify("run")
-                inputs.restore()
-                launch = inputs.launcher(bound)
-                if check:
-                    timing = self._timed_and_checked(bound, launch, patience, best_s)
-                else:
-                    timing = time_launches(self.device, launch, patience, best_s, batched=inputs.batched)
+            with self._loading():
+                begin = time.perf_counter()
+                bound = load()
+                compile_s += time.perf_counter() - begin
+                resources = bound.resources()
+                checkable = bound if small is None else small(bound)
+                self.notify("load")
+                _, prepare_s = inputs.prepare(bound)
+                with self._alone("run"):
+                    if check:
+                        wrong = self._check(checkable, seed)
+                        if wrong is not None:
+                            return TrialOutcome("wrong_result", wrong, None, compile_s, resources)
+                        self.notify("run")
+                    inputs.restore()
+                    timing, verdicts = self._timed(bound, inputs.launcher(bound), patience, best_s, check)
+                del bound, checkable  # the code is unloaded before another trial has the device
+            # Another trial may have the device while these are found.
+            for verdict in verdicts:
+                _refuse(verdict())
         except _WrongResultError as error:
             return TrialOutcome("wrong_result", str(error), None, compile_s, resources)
         except ConfigError as error:
@@ -199,25 +219,35 @@ class TrialBench:
             return TrialOutcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
         return TrialOutcome("ok", "", timing, compile_s, resources, prepare_s=prepare_s)
 
-    def _timed_and_checked(
-        self, bound: BoundKernel, launch: Callable[[int], Event], patience: Patience, best_s: float | None
-    ) -> Timing:
-        """Time a configuration and check its first and its last launch.  Raises :class:`_WrongResultError`."""
-        full_size, inputs = self._checks(), self._loaded()
+    def _check(self, bound: BoundKernel, seed: int) -> str | None:
+        """Check a kernel that was built for the small problem, see :func:`mmsbgen.kernels.build.check_built`."""
+        made_from = bound.spec, bound.problem, seed
+        if self.checked is None or self.checked[0] != made_from:
+            self.checked = made_from, bound.spec.workload(bound.problem, seed)
+        return check_built(self.device, bound, seed, self.checked[1])
+
+    def _timed(
+        self, bound: BoundKernel, launch: Callable[[int], Event], patience: Patience, best_s: float | None, check: bool
+    ) -> tuple[Timing, list[Verdict]]:
+        """Time a configuration; with ``check`` there are verdicts on its first and its last launch, and on its rate."""
+        full_size, inputs, verdicts = self._checks(), self._loaded(), list[Verdict]()
 
         def warmed() -> None:
-            # The limit of a run is for launches, not for the reference.
-            self.notify("load")
-            _refuse(full_size.first(bound))
-            self.notify("run")
+            if check:
+                # The limit of a run is for launches, not for the reference.
+                self.notify("load")
+                verdicts.append(full_size.first(bound))
+                self.notify("run")
 
         timing = time_launches(self.device, launch, patience, best_s, warmed, batched=inputs.batched)
-        if inputs.turns > 1 and inputs.turn % inputs.turns == 0:
-            launch(inputs.turn + 1).wait()  # results that the first launch left would be right for this turn
-        self.notify("load")
-        _refuse(full_size.last(bound, inputs.turn))
-        self._check_rate(bound, statistics.median(timing.times))
-        return timing
+        if check:
+            if inputs.turns > 1 and inputs.turn % inputs.turns == 0:
+                launch(inputs.turn + 1).wait()  # results that the first launch left would be right for this turn
+            self.notify("load")
+            verdicts.append(full_size.last(bound, inputs.turn))
+            too_fast = self._too_fast(bound, statistics.median(timing.times))
+            verdicts.append(lambda: too_fast)
+        return timing, verdicts
 
     def recheck(self, configs: Sequence[Config]) -> list[str | None]:
         """Check configurations together, see :meth:`mmsbgen.tuner.measure.full_size.FullSizeCheck.together`."""
@@ -238,25 +268,26 @@ class TrialBench:
             raise RuntimeError("no kernel was loaded")
         return self.full_size
 
-    def _check_rate(self, bound: BoundKernel, seconds: float) -> None:
-        """Raise :class:`_WrongResultError` if a call moves its bytes faster than a cache that holds them delivers."""
+    def _too_fast(self, bound: BoundKernel, seconds: float) -> str | None:
+        """An error message if a call moves its bytes faster than a cache that holds them delivers, else None."""
         moved = bound.spec.traffic(bound.problem)
         rate, roof = moved / seconds / 1e9, self.cache_roof
         if self.roof_gbps is None or rate <= self.roof_gbps or too_short(seconds):
-            return
+            return None
         held = self._loaded().nbytes(bound)
         for _ in range(2):  # something else may have disturbed the first measurement
             if roof is None or rate > roof.limit:
                 try:
                     found = measure_cache_roof(self.device, min(moved, held))
                 except MmsbgenError:  # no memory is left for it
-                    return
+                    return None
                 self.cache_roof = roof = max(found, roof or found, key=lambda roof: roof.limit)
-        if roof is not None and rate > roof.limit:
-            _refuse(
-                f"{moved} bytes a call at {rate:.4g} GB/s are above the roof of {roof.limit:.4g} GB/s: caches deliver "
-                f"{roof.working_set} bytes at {roof.best:.4g} GB/s here. Work was left out"
-            )
+        if roof is None or rate <= roof.limit:
+            return None
+        return (
+            f"{moved} bytes a call at {rate:.4g} GB/s are above the roof of {roof.limit:.4g} GB/s: caches deliver "
+            f"{roof.working_set} bytes at {roof.best:.4g} GB/s here. Work was left out"
+        )
 
     def meter(self) -> str:
         """Name of the device's energy meter; raises :class:`InputError` if there is none."""
@@ -298,17 +329,19 @@ class TrialBench:
             raise RuntimeError("no kernel was loaded")
         return self.inputs
 
-    def _checkable(self, bound: BoundKernel) -> BoundKernel:
-        """The configuration built for the small problem; the same compiled kernel if its source has no sizes."""
-        small = bound.spec.check_problem(bound.problem)
-        traits = traits_of(self.device.info)
-        source = render(bound.spec, small, bound.config, traits)
-        if source.program.strip() == bound.source.program.strip():
-            return replace(bound, problem=small)
-        self.notify("compile")
-        checkable = build(self.device, bound.spec, small, bound.config)
-        self.notify("run")
-        return checkable
+    def _loading(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the device's lock where loading code is separate from compiling: it uses the device."""
+        return self._alone("compile") if self.device.side_by_side else contextlib.nullcontext()
+
+
+def _opened(notify: Callable[[Phase], None], spec: str | None, hardware: str | None) -> Device:
+    """Open a device; where another process measures on it, hold its lock, by the name ``hardware``."""
+    if hardware is None:
+        return open_device(spec)
+    notify("wait")
+    with device_lock(hardware).acquire(poll_interval=_POLL_S):
+        notify("load")
+        return open_device(spec)
 
 
 def serve(connection: Connection) -> None:
@@ -318,12 +351,16 @@ def serve(connection: Connection) -> None:
     for each.  The first request is "open" with the device's spec.
     """
     bench: TrialBench | None = None
+
+    def notify(phase: Phase) -> None:
+        connection.send(("phase", phase))
+
     with contextlib.suppress(EOFError, OSError):
         while True:
             method, arguments = connection.recv()
             try:
                 if method == "open":
-                    bench = TrialBench(open_device(*arguments), lambda phase: connection.send(("phase", phase)))
+                    bench = TrialBench(_opened(notify, *arguments), notify)
                     answer: Any = bench.info()
                 else:
                     answer = getattr(bench, method)(*arguments)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmsbgen.backends.device_lock import having_device
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import cost
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
+from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead
 from mmsbgen.tuner.measure.energy import Energy
+from mmsbgen.tuner.measure.in_turns import InTurns, Measured
 from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.measure.noise import Noise
 from mmsbgen.tuner.measure.timing import Patience, Timing
@@ -103,6 +106,16 @@ class Recorder:
         return trial if outcome.energy is None else with_energy(trial, outcome.energy)
 
 
+class _Running(NamedTuple):
+    """A configuration that is being measured."""
+
+    config: Config
+    settled_s: float
+    """Seconds in which its compilation was waited for."""
+    measured: Callable[[], Measured]
+    """Waits for the outcome."""
+
+
 @dataclass
 class Evaluator:
     """Evaluates configurations for a strategy: from the store, from memory or by measuring, within the kernel's budget.
@@ -130,9 +143,12 @@ class Evaluator:
     """Configurations that the strategy may ask for soon, likely ones first."""
     alike: Callable[[Config], object] | None = None
     """What configurations with the same program have in common, if one binary serves all of them."""
+    turns: InTurns | None = None
+    """Two processes that measure instead of the measurer's one, if there are."""
 
     def __post_init__(self) -> None:
         self.done: dict[str, TrialRecord] = {}
+        self.names: dict[tuple[tuple[str, Value], ...], str] = {}
         # From this run only: the device may have been faster or slower in another.
         self.noise = Noise()
         self.begin = time.monotonic()
@@ -159,18 +175,40 @@ class Evaluator:
         return found
 
     def _several(self, configs: Sequence[Config]) -> list[float]:
-        """The objective for each; within a budget of seconds, what is compiled first is measured first."""
+        """The objective for each; as many are measured at a time as there are measuring processes."""
+        # One that comes twice would be measured twice side by side.
+        left, running = [*{self._name(config): config for config in configs}.values()], deque[_Running]()
+        try:
+            while left or running:
+                idle = bool(left) and (not running or (self.turns is not None and self.turns.idle()))
+                chosen = self._next(left, waits=not running) if idle else None
+                if chosen is None:
+                    self._end(running.popleft())
+                elif self._fresh([config := left.pop(chosen)]):
+                    running.append(self._begin(config, len(running)))
+                else:
+                    self._recall(config, len(running))
+        except BudgetSpentError:
+            for trial in running:
+                self._end(trial)
+            raise
+        return [cost(self.done[self._name(config)], self.kernel.objective) for config in configs]
+
+    def _next(self, configs: Sequence[Config], *, waits: bool) -> int | None:
+        """Position of the next to measure: within a budget of seconds, what is compiled first is measured first.
+
+        If none is compiled, it waits for one or, unless it ``waits``, returns None.
+        """
         if self.kernel.deadline is None or self.wait_for_one is None:
-            return [self._one(config) for config in configs]
-        found, left = dict[int, float](), list(range(len(configs)))
-        while left:
-            some = [configs[place] for place in left]
-            able = [ready or not self._fresh([one]) for ready, one in zip(self.ready(some), some, strict=True)]
-            if not any(able) and self._compiles(some) and self.wait_for_one():
-                continue
-            place = left.pop(able.index(True) if any(able) else 0)
-            found[place] = self._one(configs[place])
-        return [found[place] for place in range(len(configs))]
+            return 0
+        while True:
+            able = [ready or not self._fresh([one]) for ready, one in zip(self.ready(configs), configs, strict=True)]
+            if any(able) or not self._compiles(configs):
+                return able.index(True) if any(able) else 0
+            if not waits:
+                return None
+            if not self.wait_for_one():
+                return 0
 
     def _compiles(self, configs: Sequence[Config]) -> bool:
         """Whether the program of one of these is asked for and not compiled yet."""
@@ -225,7 +263,7 @@ class Evaluator:
 
     def seconds_of(self, config: Config) -> tuple[float, float]:
         """Seconds that compiling and trying a configuration took, in this run or by its record."""
-        if (name := digest(dict(config))) in self.took:
+        if (name := self._name(config)) in self.took:
             return self.compiled[self._program(config)], self.took[name]
         return spent_s(self.done[name])
 
@@ -239,8 +277,15 @@ class Evaluator:
         done = self.ahead.done(programs) if self.ahead is not None else [False] * len(programs)
         return [ready or program in self.compiled for ready, program in zip(done, programs, strict=True)]
 
+    def _name(self, config: Config) -> str:
+        """The digest of a configuration, kept as a choice asks for those of a thousand."""
+        values = tuple(config.items())
+        if values not in self.names:
+            self.names[values] = digest(dict(config))
+        return self.names[values]
+
     def _program(self, config: Config) -> object:
-        return digest(dict(config)) if self.alike is None else self.alike(config)
+        return self._name(config) if self.alike is None else self.alike(config)
 
     def _room(self) -> int:
         """Estimated number of configurations that can be tried in the time left, at least one.
@@ -277,53 +322,70 @@ class Evaluator:
 
     def _fresh(self, configs: Sequence[Config]) -> list[Config]:
         """The configurations without a known trial."""
-        names = [digest(dict(config)) for config in configs]
+        names = [self._name(config) for config in configs]
         return [c for c, name in zip(configs, names, strict=True) if name not in self.done and name not in self.known]
 
-    def _one(self, config: Config) -> float:
-        key = digest(dict(config))
+    def _recall(self, config: Config, running: int) -> None:
+        """Take a configuration's trial from the store, unless this run has it already; see :meth:`_begin`."""
+        key = self._name(config)
         if key not in self.done:
-            if self._spent():
+            if self._spent(running):
                 raise BudgetSpentError
-            self.done[key] = trial = self.known.get(key) or self._measure(config)
-            self.kernel.reused += key in self.known
-            self.kernel.trials.append(trial)
-            if trial.status == "ok" and trial.run == self.made.run:
-                self.noise.add(trial.times)
-            self.progress.trial(self.kernel, trial)
-        return cost(self.done[key], self.kernel.objective)
+            self.kernel.reused += 1
+            self._keep(key, self.known[key])
 
-    def _measure(self, config: Config) -> TrialRecord:
+    def _keep(self, key: str, trial: TrialRecord) -> None:
+        self.done[key] = trial
+        self.kernel.trials.append(trial)
+        if trial.status == "ok" and trial.run == self.made.run:
+            self.noise.add(trial.times)
+        self.progress.trial(self.kernel, trial)
+
+    def _begin(self, config: Config, running: int) -> _Running:
+        """Begin to measure a configuration beside others that are ``running``; raises :class:`BudgetSpentError`."""
+        if self._spent(running):
+            raise BudgetSpentError
         patience = self.patience
         if self.energy is None:  # the slower of two may take less energy
             patience = replace(patience, hopeless=self.noise.limits() or patience.hopeless)
         begin = time.monotonic()
         if self.ahead is not None and not self.ahead.before:
             self.ahead.settle(config)
-        compile_s = time.monotonic() - begin
+        settled = time.monotonic()
+        how: dict[str, Any] = {"best_s": self.noise.best_s, "patience": patience, "check": self.check}
+        if self.turns is not None:
+            return _Running(config, settled - begin, self.turns.begin(config, **how))
         with ThreadPoolExecutor(1) as beside:
             if self.made.key.device.kind != "cpu":
                 beside.submit(self.made.program, config)  # for the record: it takes up to a tenth of a trial
-            outcome = self.measurer.measure(config, best_s=self.noise.best_s, patience=patience, check=self.check)
+            measured = self.measurer.measure(config, **how), time.monotonic() - settled
+        return _Running(config, settled - begin, lambda: measured)
+
+    def _end(self, trial: _Running) -> None:
+        """Wait for a configuration's outcome, and record it."""
+        config, name, program = trial.config, self._name(trial.config), self._program(trial.config)
+        if self.turns is not None:
+            self.made.program(config)  # for the record, while it is measured
+        outcome, seconds = trial.measured()
+        begin = time.monotonic()
         if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:
             outcome = replace(outcome, energy=self.energy(config))
-        name = digest(dict(config))
-        program = self._program(config)
         ahead_s = self.ahead.seconds.get(program) if self.ahead is not None and program not in self.compiled else None
-        compile_s += outcome.compile_s or 0.0
-        self.took[name] = max(0.0, time.monotonic() - begin - compile_s)
+        compile_s = outcome.compile_s or 0.0
+        self.took[name] = max(0.0, seconds + (time.monotonic() - begin) - compile_s)
+        compile_s += trial.settled_s
         if self.ahead is not None and ahead_s is not None:
             compile_s += ahead_s / self.ahead.jobs
         self.compiled.setdefault(program, compile_s)
-        trial = self.made.record(config, outcome, ahead_s=ahead_s)
-        self.store.add_trial(trial)
-        return trial
+        record = self.made.record(config, outcome, ahead_s=ahead_s)
+        self.store.add_trial(record)
+        self._keep(name, record)
 
-    def _spent(self) -> bool:
-        kernel = self.kernel
+    def _spent(self, running: int = 0) -> bool:
+        kernel, begun = self.kernel, len(self.kernel.trials) + running
         return (
             self.interrupted()
             or self.kept()
-            or (kernel.budget is not None and len(kernel.trials) >= kernel.budget)
-            or (kernel.deadline is not None and bool(kernel.trials) and time.monotonic() > kernel.deadline)
+            or (kernel.budget is not None and begun >= kernel.budget)
+            or (kernel.deadline is not None and begun > 0 and time.monotonic() > kernel.deadline)
         )

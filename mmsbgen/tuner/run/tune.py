@@ -27,6 +27,7 @@ from mmsbgen.kernels.record_key import device_record
 from mmsbgen.kernels.space import Config, describe
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.energy import Energy
+from mmsbgen.tuner.measure.in_turns import InTurns, in_turns
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.noise import FinalsVerdict
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, within_budget
@@ -126,8 +127,7 @@ def tune(
                 measurer.waiting = progress.waiting
             stop = StopRequest((progress or Progress()).interrupted)
             interrupt = stack.enter_context(stop.listening([signal.SIGINT]))
-            extra = {"roof_bytes": roof_bytes}
-            entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed, extra))
+            entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed, {"roof_bytes": roof_bytes}))
             place = RunContext(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
         named = None if data is None else found.dataset(data).name
@@ -146,7 +146,7 @@ def tune(
                 index = Index(store)
                 known = [with_expected(job.space, found, job.key, index, budget_trials) for job in jobs]
                 jobs = [replace(job, space=space) for job, space in zip(jobs, known, strict=True)]
-            with session.compile_ahead(problem) as ahead:
+            with session.compile_ahead(problem) as ahead, in_turns(place.measurer, info, objective) as session.turns:
                 if ahead is not None and not ahead.before:
                     for job in jobs:
                         soon = foreseen(strategy, job.space, budget_trials, seed) if job is jobs[0] else []
@@ -208,6 +208,7 @@ class _Session:
     """Whether the device's energy can be measured."""
     compilers: int = 0
     """Number of processes that compile in advance."""
+    turns: InTurns | None = None
 
     def search(
         self,
@@ -223,14 +224,14 @@ class _Session:
             if self.place.interrupt:
                 return
             roofs, begin, deadline = self.report.roofs, time.monotonic(), None
-            gather = roofs.gather if roofs else None
+            gather, fastest = (roofs.gather, max(roofs.copy, roofs.gather)) if roofs else (None, None)
             if end is not None:
                 deadline = begin + max(0.0, end - begin) * share(jobs[position:], gather)
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
             kernel.objective, kernel.roof_gbps = self.objective, gather
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
-            self.place.measurer.load(job.spec.name, problem, max(roofs.copy, roofs.gather) if roofs else None)
+            (self.turns or self.place.measurer).load(job.spec.name, problem, fastest)
             made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather, job.program, job.data)
             if ahead is not None:
                 ahead.begin(job.spec.name, job.alike)
@@ -255,8 +256,7 @@ class _Session:
         return CompileAhead(info, measurer.family, problem, self.compilers, limits=limits, seed=seed)
 
     def _evaluator(self, kernel: KernelReport, made: Recorder, ahead: CompileAhead | None) -> Evaluator:
-        measurer = self.place.measurer
-        by_time = self.objective == "time"
+        measurer, by_time = self.place.measurer, self.objective == "time"
         return Evaluator(
             kernel,
             made,
@@ -271,6 +271,7 @@ class _Session:
             ahead,
             measurer.hardware() if isinstance(measurer, Measurer) else "",
             self._reserve(kernel) if by_time else 0,
+            turns=self.turns,
         )
 
     def _reserve(self, kernel: KernelReport) -> int:
@@ -344,8 +345,7 @@ class _Session:
             return
         for trial, timing in zip(chosen, timings, strict=True):
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
-            prepared = trial.extra.get("prepare_s")
-            outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources, prepare_s=prepared)
+            outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources, prepare_s=trial.extra.get("prepare_s"))
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         kernel.verdict = verdict = self._verdict(kernel, spec)
         # Objectives other than time rank the finalists by energy: all of them are measured.

@@ -20,6 +20,7 @@ from mmsbgen.tuner.search.surrogate import (
     MODELLED,
     Posteriors,
     coordinates,
+    correlations,
     expected_improvement,
     fitted,
 )
@@ -40,9 +41,13 @@ _PLANNED = 100
 #: them, as a short search should learn from every single one.
 _TOGETHER = 4
 _FOR_EACH = 12
-#: Most configurations announced in advance, for runs with many compilers; and those among which the next are chosen.
-_HINTED = 32
+#: Most configurations announced in advance, for runs with many compilers; those among which the next are chosen; and
+#: the share of the largest expected improvement for which a compiled one is tried before another is waited for.
+_HINTED = 64
 _LIKELY = 512
+_WORTH = 0.1
+#: Least gain of what may be announced.
+_LEAST_GAIN = 1e-200
 #: Measurements used by the surrogate, best first: fitting takes cubic time in their number.
 _REMEMBERED = 256
 #: Log seconds above the best at which values are clipped.
@@ -170,9 +175,9 @@ class _Seen:
             gain = expected_improvement(mean, deviation, float(values.min()))
             gain[[*self.seconds, *chosen]] = -math.inf
             cost = cost or self._cost(known, gain)
-            order = cost.order(gain)[:_HINTED]
+            order = cost.order(gain)[:_LIKELY]
             if not chosen and self.tell is not None:
-                self.tell([self.configs[index] for index in order if gain[index] > -math.inf])
+                self.tell([self.configs[index] for index in self._spread(order, gain, fit.length)])
             first = self._first(order, gain, cost, waits=not chosen)
             if first is None:
                 break
@@ -180,6 +185,21 @@ class _Seen:
             values = np.append(values, mean[first])
             if len(chosen) == count < _TOGETHER * 2 and sum(~cost.ready[chosen]) % self.side_by_side:
                 count += 1  # a compiler would idle
+        return chosen
+
+    def _spread(self, order: npt.NDArray[Any], gain: npt.NDArray[Any], length: float) -> list[int]:
+        """Some of ``order`` to announce.
+
+        A measurement changes the gain of those like it.  So each is announced by the gain that is left after those
+        before it.
+        """
+        points, left = self.points[order], np.where(np.isfinite(gain[order]), np.maximum(gain[order], _LEAST_GAIN), 0.0)
+        chosen: list[int] = []
+        while len(chosen) < _HINTED and left.max() > 0:
+            best = int(np.argmax(left))
+            chosen.append(int(order[best]))
+            left *= 1 - correlations(points[best : best + 1], points, length)[0] ** 2
+            left[best] = 0.0
         return chosen
 
     def _first(self, order: npt.NDArray[Any], gain: npt.NDArray[Any], cost: _Cost, *, waits: bool) -> int | None:
@@ -195,7 +215,7 @@ class _Seen:
             if not self.wait_for_one():
                 return int(order[0])
             cost.look()
-            order = cost.order(gain)[:_HINTED]
+            order = cost.order(gain)[:_LIKELY]
         return ready
 
     def _cost(self, known: Sequence[int], gain: npt.NDArray[Any]) -> _Cost:
@@ -229,8 +249,9 @@ class _Cost:
             self.ready[self._likely] = self._seen.ready([self._seen.configs[index] for index in self._likely])
 
     def first_ready(self, order: npt.NDArray[Any], gain: npt.NDArray[Any]) -> int | None:
-        """The first of ``order`` that is compiled and was not tried."""
-        return next((int(index) for index in order if self.ready[index] and gain[index] > -math.inf), None)
+        """The first of ``order`` that is compiled and worth trying."""
+        able = order[self.ready[order] & (gain[order] >= _WORTH * gain[order[0]])]
+        return int(able[0]) if able.size else None
 
     def order(self, gain: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Configurations by their gain over their cost, best first."""

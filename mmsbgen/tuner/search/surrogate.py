@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from mmsbgen.kernels.space import Config
@@ -64,7 +65,7 @@ def fitted(points: Matrix, known: Sequence[int], values: Matrix) -> SurrogateFit
     best: SurrogateFit | None = None
     for length in _LENGTHS:
         factor = np.linalg.cholesky(_matern(between, length) + _NOISE * np.eye(len(target)))
-        white = np.linalg.solve(factor, target)
+        white = _solved_below(factor, target)
         likelihood = float(-0.5 * white @ white - np.log(np.diag(factor)).sum()) - len(target) * math.log(scale)
         if best is None or likelihood > best.likelihood:
             best = SurrogateFit(length, likelihood)
@@ -90,7 +91,7 @@ class Posteriors:
         """
         centre, scale = float(values.mean()), float(values.std()) or 1.0
         factor, across = self._solved(list(known), fit.length)
-        white = np.linalg.solve(factor, (values - centre) / scale)
+        white = _solved_below(factor, (values - centre) / scale)
         variance = np.maximum(1e-9, 1 - np.einsum("ij,ij->j", across, across))
         return centre + scale * (white.astype(across.dtype) @ across), scale * np.sqrt(variance)
 
@@ -122,6 +123,17 @@ def expected_improvement(mean: Matrix, deviation: Matrix, best: float) -> Matrix
     gap = (best - mean) / deviation
     density = np.exp(-(gap**2) / 2) / math.sqrt(2 * math.pi)
     found: Matrix = deviation * (gap * ndtr(gap) + density)
+    return found
+
+
+def correlations(a: Matrix, b: Matrix, length: float) -> Matrix:
+    """The process's correlations between points ``a`` and points ``b``."""
+    return _matern(_distances(a, b), length)
+
+
+def _solved_below(factor: Matrix, values: Matrix) -> Matrix:
+    """The solution for a lower triangular ``factor``, in O(n^2): a general solver takes O(n^3)."""
+    found: Matrix = solve_triangular(factor, values, lower=True, check_finite=False)
     return found
 
 

@@ -121,7 +121,8 @@ def others_untouched(
 
 def of_all(given: Mapping[str, Any], k: int, units: Sequence[Units]) -> Judge:
     """A check of all ``units``, and that other rows have not changed."""
-    return lambda got, config: others_untouched(given, got, k) or all_units(units)(got, config)
+    every = all_units(units)
+    return lambda got, config: others_untouched(given, got, k) or every(got, config)
 
 
 def padded(rows: Array, k: int) -> str | None:

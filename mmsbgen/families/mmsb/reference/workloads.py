@@ -161,8 +161,10 @@ def update_phi(problem: Problem, seed: int) -> Workload:
         ),
     )
 
+    rows = all_units([units])
+
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        return verify.others_unchanged(arguments, got, arguments["spares"]) or all_units([units])(got, config)
+        return verify.others_unchanged(arguments, got, arguments["spares"]) or rows(got, config)
 
     return Workload(arguments, m, judge, rotations, (units,), repeats="same")
 

@@ -131,11 +131,13 @@ def star_rows(problem: Problem, seed: int) -> Workload:
         lambda units, turn: block_workloads.rows_ended(given, units, k, step, u, links),
     )
 
+    every = all_units([units])
+
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
         before = given["pi"].copy()
         if not links:  # the spare slots may hold anything
             before[given["spares"]] = got["pi"][given["spares"]]
-        return others_untouched(given | {"pi": before}, got, k, into) or all_units([units])(got, config)
+        return others_untouched(given | {"pi": before}, got, k, into) or every(got, config)
 
     return Workload(given, problem.integer("m"), judge, _others(problem, given, seed), (units,), repeats="continued")
 
