@@ -64,12 +64,12 @@ def test_launches_at_sizes_that_are_timed_are_right(opencl_device: Device, kerne
     for more in sizes:
         with launched(opencl_device, kernel, **more) as (bound, workload, placed):
             check = FullSizeCheck(opencl_device, bound.spec, workload, placed)
-            assert check.first(bound) is None
-            assert check.first(bound) is None, "by what is known by now"
+            assert check.first(bound)() is None
+            assert check.first(bound)() is None, "by what is known by now"
         turns = min(3, 1 + len(workload.rotations))
         with launched(opencl_device, kernel, turns, **more) as (bound, workload, placed):
             check = FullSizeCheck(opencl_device, bound.spec, workload, placed)
-            assert check.last(bound, turns - 1) is None
+            assert check.last(bound, turns - 1)() is None
 
 
 @pytest.mark.opencl
@@ -86,7 +86,7 @@ def test_one_wrong_number_of_the_last_unit_is_seen(pocl_device: Device, kernel: 
                 wrong = before.copy()
                 wrong.reshape(-1)[0] += 1
                 pocl_device.write(placed[name], wrong, place)
-                said = FullSizeCheck(pocl_device, bound.spec, workload, placed).first(bound)
+                said = FullSizeCheck(pocl_device, bound.spec, workload, placed).first(bound)()
                 assert said is not None, name
                 assert said.startswith(f"result {units.count - 1} of {units.count}: ") or units.count == 1
                 pocl_device.write(placed[name], before, place)
@@ -102,7 +102,7 @@ def test_one_unit_that_is_as_before_is_seen(pocl_device: Device, kernel: str) ->
             for name, places in units.places(np.array([left_out])).items():
                 for place in np.ravel(places).tolist():
                     pocl_device.write(placed[name], workload.arguments[name][place : place + 1], place)
-            said = FullSizeCheck(pocl_device, bound.spec, workload, placed).first(bound)
+            said = FullSizeCheck(pocl_device, bound.spec, workload, placed).first(bound)()
             assert said == f"result {left_out} of {units.count} was left out"
             break
 
