@@ -382,3 +382,18 @@ def test_a_tune_compiles_ahead_and_finds_the_same(opencl_device: Device, store: 
     assert [trial.status for trial in kernel.trials] == ["ok"] * 8
     assert sum("ahead_s" in trial.extra for trial in kernel.trials) >= 6
     assert all(trial.extra.get("ahead_s", 1) > 0 for trial in kernel.trials)
+
+
+@pytest.mark.slow
+@pytest.mark.opencl
+@pytest.mark.timeout(60)
+def test_a_process_that_is_stopped_as_it_starts_ends_with_the_others(pocl_device: Device) -> None:
+    """Its answer to being opened would never come."""
+    me, before = psutil.Process(), set(psutil.Process().children())
+    with CompileAhead(pocl_device.info, "mmsb", PROBLEM, 2) as ahead:
+        ahead.begin("update_phi")
+        ahead.wait()  # nothing is asked for, and from now on a kernel may be timed
+        ahead.ask(configs_of(pocl_device.info, 2))
+        while not any(child.status() == psutil.STATUS_STOPPED for child in set(me.children()) - before):
+            time.sleep(0.01)
+    assert set(me.children()) <= before

@@ -177,6 +177,7 @@ class CompileAhead:
         for pool in (self._pool, self._later):
             pool.shutdown(wait=False, cancel_futures=True)
         for child in self._children:
+            child.abandon()  # also one that starts, which would wait until it may run
             child.close()
         if self._compiler is not None:
             self._compiler.cancel()  # its result is not needed; it may take longer than a whole run
