@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.algorithms.marginals import check_how, need_messages, real_for, undirected
 from mmsbgen.algorithms.programs import Running, programs
+from mmsbgen.algorithms.row_rounds import check_number
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph.messages.message_inputs import state_of_messages
@@ -105,8 +106,7 @@ def blockmodel(
         size = plural(arcs.n_vertices, "vertex", "vertices")
         raise InputError(f"k={k} groups for {arcs.name}, which has {size}: give a whole number from 1 to {most}")
     check_how(0.0, tolerance, max_rounds)
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
-        raise InputError(f"starts={starts}: give a whole number of 1 or more")
+    check_number("starts", starts)
     if seed < 0:
         raise InputError(f"seed={seed}: give a whole number of 0 or more")
     if arcs.n_vertices == 0:

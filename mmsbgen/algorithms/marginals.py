@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmsbgen.algorithms.programs import Programs, programs
-from mmsbgen.algorithms.row_rounds import check_rounds, check_tolerance
+from mmsbgen.algorithms.row_rounds import check_number, check_tolerance
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
@@ -136,7 +136,7 @@ def check_how(damping: float, tolerance: float, max_rounds: int) -> None:
     if not 0 <= damping < 1:
         raise InputError(f"damping={damping}: give a number of 0 or more and below 1")
     check_tolerance(tolerance)
-    check_rounds(max_rounds)
+    check_number("max_rounds", max_rounds)
 
 
 def real_for(found: Programs, arcs: Arcs, tolerance: float) -> Any:

@@ -70,10 +70,10 @@ def check_tolerance(tolerance: float) -> None:
         raise InputError(f"tolerance={tolerance}: give a number of 0 or more")
 
 
-def check_rounds(max_rounds: Any) -> None:
+def check_number(name: str, value: Any) -> None:
     """Raise :class:`InputError` unless it is a whole number of 1 or more."""
-    if isinstance(max_rounds, bool) or not isinstance(max_rounds, int | np.integer) or max_rounds < 1:
-        raise InputError(f"max_rounds={max_rounds}: give a whole number of 1 or more")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name}={value}: give a whole number of 1 or more")
 
 
 def run_rounds(
@@ -109,7 +109,7 @@ def run_rounds(
             is above a hundred tolerances or a tenth.
     """
     check_tolerance(tolerance)
-    check_rounds(max_rounds)
+    check_number("max_rounds", max_rounds)
     found = programs(device, database)
     # A sum of that many numbers is wrong by a rounding of half an eps for each.
     single = largest * max(_SINGLE, np.finfo(np.float32).eps / 2 * arcs.reversed.degrees.max(initial=0))

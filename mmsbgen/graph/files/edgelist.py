@@ -44,7 +44,7 @@ from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, build_graph, nu
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
 # With blocks of this size, temporary arrays stay small and in the cache, also those of a block a core.
-_BLOCK_BYTES = 1 << 21
+_BLOCK_BYTES = 1 << 20
 #: The begin of a file from which the kind of its columns is found.
 _SAMPLE_BYTES = 1 << 16
 #: The first line of KONECT's files: the third column is a weight, the fourth a time.

@@ -22,6 +22,7 @@ from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
 from mmsbgen.sampler.diagnostics.member_odds import member_chances
 from mmsbgen.sampler.diagnostics.state_rows import SparseRows, best_communities, row_source
+from mmsbgen.sampler.starts.local_moving import even_parts
 from mmsbgen.sampler.state.sparse_state import SparseState
 
 #: Evidence over cost from which a community stays in any case.  At 1 it would be named by its links alone; half of that
@@ -54,7 +55,7 @@ def evidence(links: Ints, best: Ints, degrees: Ints, k: int) -> Floats:
         own = np.flatnonzero((best >= part.start) & (best < part.stop))
         return own, _sorted_ends((best[own, None] * n_vertices + links[own]).ravel())
 
-    ordered = list(side_by_side(of, _parts(best, k)))
+    ordered = list(side_by_side(of, even_parts(np.bincount(best, minlength=k), _LINKS)))
     keys, counts = (np.concatenate([ends[at] for _, ends in ordered]) for at in (0, 1))
     several = counts >= _LEAST_LINKS
     communities, vertices = np.divmod(keys[several], n_vertices)
@@ -89,13 +90,6 @@ class _InOrder(NamedTuple):
     keys: Ints
     counts: Ints
     places: Ints
-
-
-def _parts(best: Ints, k: int) -> list[slice]:
-    """The ``k`` communities in parts that explain about as many links each."""
-    ends = np.cumsum(np.bincount(best, minlength=k))
-    cuts = np.unique([0, *np.searchsorted(ends, np.arange(_LINKS, best.size, _LINKS)), k])
-    return list(map(slice, cuts[:-1], cuts[1:]))
 
 
 def _sorted_ends(keys: Ints) -> _InOrder:

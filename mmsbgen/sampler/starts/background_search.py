@@ -44,8 +44,8 @@ _LOOK_S = 0.05
 #: Share of the device's memory, or of the free memory of a CPU, that a chain and the search for its start may take.
 _TOGETHER = 0.9
 
-#: Fewest bytes for each link of a file that is compressed, and of another one.
-_LEAST_BYTES = {True: 4, False: 8}
+#: Fewest bytes of a text for each of its links, and of a file that is packed.
+_LEAST_BYTES, _LEAST_PACKED = 8, 4
 #: Bytes that a process takes to use a device whose memory is the host's.
 _PROCESS = 200_000_000
 
@@ -122,8 +122,8 @@ def _may_be_large(source: Any) -> bool:
     """Whether a file may have over :data:`MANY` links; raises OSError if there is no such file."""
     if not isinstance(source, str | os.PathLike):
         return False
-    compressed = os.fsdecode(source).endswith((".gz", ".bz2", ".xz", ".zst", ".npz", ".parquet"))
-    return os.stat(source).st_size > MANY * _LEAST_BYTES[compressed]
+    packed = os.fsdecode(source).endswith((".gz", ".npz", ".parquet"))
+    return os.stat(source).st_size > MANY * (_LEAST_PACKED if packed else _LEAST_BYTES)
 
 
 class StartSearch:

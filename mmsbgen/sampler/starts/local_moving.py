@@ -24,7 +24,7 @@ from mmsbgen.base.processes import cores, side_by_side
 from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN
 from mmsbgen.graph.graph import Adjacency, in_order
 
-__all__ = ["Mover", "Weighted", "coarsened", "corrected", "in_threads", "moved", "separated"]
+__all__ = ["Mover", "Weighted", "coarsened", "corrected", "even_parts", "in_threads", "moved", "separated"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -165,14 +165,19 @@ class Weighted:
             merged.eliminate_zeros()
             return np.diff(merged.indptr), merged.indices.astype(np.uint32), merged.data.astype(np.int64)
 
-        ends = np.cumsum(np.bincount(labels, np.diff(self.offsets), count)).astype(np.int64)
-        step = max(_ARCS, int(ends[-1]) // (2 * cores()))
-        cuts = np.unique([0, *np.searchsorted(ends, np.arange(step, int(ends[-1]), step), "right"), count])
-        found = list(side_by_side(of, map(slice, cuts[:-1], cuts[1:])))
+        arcs = np.bincount(labels, np.diff(self.offsets), count).astype(np.int64)
+        found = list(side_by_side(of, even_parts(arcs, max(_ARCS, self.ends.size // (2 * cores())))))
         offsets = np.concatenate([[0], np.cumsum(np.concatenate([one[0] for one in found]))])
         others, sums = np.concatenate([one[1] for one in found]), np.concatenate([one[2] for one in found])
         volumes = np.bincount(labels, self.volumes, count).astype(np.int64)
         return Weighted(offsets, others, sums, volumes)
+
+
+def even_parts(work: Ints, step: int) -> list[slice]:
+    """Consecutive parts of items with ``work`` ``[N]``, of which each part has about ``step``."""
+    ends = np.cumsum(work)
+    cuts = np.unique([0, *np.searchsorted(ends, np.arange(step, int(ends[-1]), step), "right"), ends.size])
+    return list(map(slice, cuts[:-1], cuts[1:]))
 
 
 def _starts(ascending: Ints) -> Ints:
