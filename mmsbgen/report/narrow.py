@@ -24,6 +24,7 @@ def stacked(figure: Figure) -> Iterator[None]:
     legends = list(figure.legends)
     titles = [text for text in (figure._suptitle, *(axes.title for axes, _ in panels)) if text]  # type: ignore[attr-defined]
     try:
+        figure.set_layout_engine("constrained")
         if grid is not None and grid.ncols > 1:
             one_below = GridSpec(len(panels), 1, figure=figure)
             for place, (axes, _) in enumerate(panels):
@@ -44,6 +45,7 @@ def stacked(figure: Figure) -> Iterator[None]:
             text.set_wrap(True)
         yield
     finally:
+        figure.set_layout_engine("constrained")
         figure.set_size_inches(width, height)
         for text in titles:
             text.set_wrap(False)

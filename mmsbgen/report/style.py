@@ -131,6 +131,10 @@ def _saved(figure: Figure, form: Literal["png", "svg"], **how: object) -> bytes:
     with warnings.catch_warnings():
         # Browsers have fonts for scripts that Matplotlib's font lacks.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font", category=UserWarning)
+        if engine := figure.get_layout_engine():
+            # With an engine, each file would be laid out and drawn twice.
+            engine.execute(figure)
+            figure.set_layout_engine(None)
         figure.savefig(buffer, format=form, **how)  # type: ignore[arg-type]
     return buffer.getvalue()
 
