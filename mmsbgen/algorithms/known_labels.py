@@ -24,6 +24,8 @@ Format = Literal["pairs", "communities"]
 _FIELD_BYTES = 200
 #: Arrays of known shares in memory at once: these, scaled ones, and padded ones.
 _COPIES = 3
+#: Unknown ids of a file that are named.
+_NAMED = 3
 
 
 class LabelWarning(UserWarning):
@@ -59,8 +61,9 @@ def known_labels(arcs: Arcs, labels: Any, format: Format | None = None) -> Known
       in several communities belongs to each alike.
 
     Without ``format`` a file has pairs if each line has two or three fields, the third a number.  Lines of a file whose
-    id is no vertex are left out with a :class:`LabelWarning`.  As in scikit-learn, the labels -1 and None, and the
-    empty label of a file, mean that a vertex has no known label, or as little of one.
+    id is no vertex are left out with a :class:`LabelWarning`; a first line of words above integers is a header.  As in
+    scikit-learn, the labels -1 and None, and the empty label of a file, mean that a vertex has no known label, or as
+    little of one.
 
     Raises:
         InputError: For an unknown id of a mapping, a share that is negative or not finite, no label, too many, and a
@@ -188,6 +191,8 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
                 f"{file}: the line {plain(' '.join(odd))!r} is no `id label [share]`; separate them by tabs"
             )
         rows = [(line[0], line[1], line[2] if len(line) == 3 else 1.0) for line in lines if line[1] not in ("", "-1")]
+        if len(rows) > 1 and arcs.ids.dtype.kind in "iu" and not INTEGER.fullmatch(rows[0][0]):
+            rows = rows[1:]  # a header above ids, which are integers
         if all(INTEGER.fullmatch(label) for _, label, _ in rows):
             rows = [(name, int(label), share) for name, label, share in rows]
     else:
@@ -207,5 +212,6 @@ def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[
                 f"{file}: {plain(missing[0])!r} is no vertex of {arcs.name}, and no other id is: give labels of this "
                 "graph, with tabs between ids and labels (commas in a .csv file)"
             )
-        warn_user(f"{told} are left out, such as {plain(missing[0])!r}", LabelWarning)
+        some = ", ".join(repr(plain(name)) for name in missing[:_NAMED])
+        warn_user(f"{told} are left out, such as {some}", LabelWarning)
     return found, format

@@ -70,6 +70,15 @@ def plural(count: int, word: str, many: str = "") -> str:
     return f"{count} {word if count == 1 else many or word + 's'}"
 
 
+#: A number with a decimal comma: of 1,500 the comma may separate thousands.
+_DECIMAL_COMMA = re.compile(r"[-+]?(?:0,[0-9]+|[0-9]+,(?:[0-9]{1,2}|[0-9]{4,}))")
+
+
+def with_point(word: str) -> str:
+    """A number with a decimal comma, such as 4,5, with a point; any other word as it is."""
+    return word.replace(",", ".") if _DECIMAL_COMMA.fullmatch(word) else word
+
+
 def is_number(text: str) -> bool:
     """Whether a word is a number."""
     try:

@@ -29,7 +29,7 @@ _COLUMNS = 32
 def label_record(found: LabelShares, graph: Graph, options: dict[str, Any], seconds: float) -> dict[str, Any]:
     """What is known of the rounds, as JSON values; ``options`` are those of the call."""
     unreached = found.unreached
-    sure = ", at most the tolerance"
+    sure = ", at most the tolerance; the shares' errors may be larger"
     if not found.converged:
         sure = ", more than the tolerance: allow more rounds (--max-rounds)"
     if not found.converged and found.residual <= options["tolerance"]:

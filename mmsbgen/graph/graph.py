@@ -386,7 +386,8 @@ def link_keys(links: Int64Array, place: Int64Array | None = None) -> UInt64Array
 
 def _warn_directed(name: str, n_both_ways: int, n_links: int, declared: bool) -> None:
     both = f"{n_both_ways} of its {n_links} links"
-    kind = f"a directed graph, with {both} in both directions;"
+    kind, other = f"a directed graph, with {both} in both directions;", ""
     if not declared:
         kind = f"{both} are listed in both directions and the rest in one only; if this is a directed graph,"
-    warn_user(f"{name}: {kind} direction is dropped: u -> v and v -> u are one link", GraphWarning)
+        other = ". If its columns are of two kinds, such as customers and products, make their ids differ"
+    warn_user(f"{name}: {kind} direction is dropped: u -> v and v -> u are one link{other}", GraphWarning)

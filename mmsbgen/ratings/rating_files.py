@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import INTEGER, is_number
+from mmsbgen.base.id_text import INTEGER, is_number, with_point
 from mmsbgen.base.libraries import library
 from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
@@ -34,6 +34,7 @@ _NOT_PLAIN = [
     re.compile(begin + rb"(?<![^\n\t,;| ]" + begin + rb")" + more)
     for begin, more in ((rb"\+", rb""), (rb"0", rb"[0-9]"), (rb"-0", rb"(?!\.)"))
 ]
+_SIGN = re.compile(rb"\S")
 _ROW = [("user", np.int64), ("item", np.int64), ("rating", np.float64)]
 
 
@@ -62,9 +63,11 @@ def read_ratings(
 def read_pairs(path: str | os.PathLike[str], columns: Sequence[Any] | None = None) -> Ratings:
     """Read a file of pairs of user and item, all of them; ratings in it are not read.
 
-    Raises as :func:`read_ratings`.
+    Words above integers are a header.  Raises as :func:`read_ratings`.
     """
     users, items, _ = _columns(Path(path), columns, 2)
+    if any(isinstance(ids, list) and _above_integers(ids) for ids in (users, items)):
+        users, items = (_ids(ids[1:]) if isinstance(ids, list) else ids[1:] for ids in (users, items))
     if not len(users):
         raise InputError(f"{path} has no pair; give lines such as 196,242: user, item")
     (u, user_ids), (v, item_ids) = numbered(users, "users", str(path)), numbered(items, "items", str(path))
@@ -155,10 +158,15 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         skipped += 1
     if not first:
         raise InputError(f"{file} has no rating; {_EXAMPLE}")
-    mark = next((mark for mark in ("::", "\t", ",", ";", "|") if mark in first), None)
+    # In 7;12;4,5 the comma is of a number.
+    mark = next((mark for mark in ("::", "\t", *sorted(",;|", key=first.count, reverse=True)) if mark in first), None)
     names = _fields(first, mark)
     header, at = _header(file, names, columns, wanted)
-    begin = skipped + header
+    begin, place = skipped + header, 0
+    for _ in range(begin):
+        place = text.find(b"\n", place) + 1 or len(text)
+    if not _SIGN.search(text, place):
+        raise InputError(f"{file} has a header and nothing below it; {_EXAMPLE}")
     if (found := _numbers(text, mark, begin, at)) is None:
         need_fields(file, text, "text")
         found = _words(file, text, mark, begin, at, len(names))
@@ -177,11 +185,11 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
     if columns is not None:
         at = named_columns(names, columns, str(file), wanted)
         by_name = any(str(column) != str(place + 1) for column, place in zip(columns, at, strict=False))
-        return int(known or by_name or (wanted == 3 and not is_number(names[at[2]]))), at
+        return int(known or by_name or (wanted == 3 and not is_number(with_point(names[at[2]])))), at
     if known:
         return 1, named_columns(names, None, str(file), wanted)
     at = tuple(range(wanted))
-    if wanted < 3 or is_number(names[2]):
+    if wanted < 3 or is_number(with_point(names[2])):
         return 0, at
     return 1, named_columns(names, None, str(file), wanted)
 
@@ -212,7 +220,8 @@ def _words(
         shown = line.strip()
         if number <= begin or not shown:
             continue
-        row = _fields(shown, mark)
+        if not any(row := _fields(shown, mark)):
+            continue  # as spreadsheets write empty rows
         if len(row) <= max(at):
             raise InputError(
                 f"{file}, line {number}: {len(row)} columns in {shown[:80]!r}, and the first row has {width}; mend or "
@@ -229,7 +238,7 @@ def _words(
 
 def _rating(file: Path, number: int, word: str) -> float:
     try:
-        value = float(word)
+        value = float(with_point(word))
     except ValueError:
         value = np.nan
     if not np.isfinite(value):
@@ -237,6 +246,12 @@ def _rating(file: Path, number: int, word: str) -> float:
             f"{file}, line {number}: the rating {word[:40]!r} is no finite number; mend or delete the line"
         )
     return value
+
+
+def _above_integers(words: list[Any]) -> bool:
+    """Whether all but the first of several words are integers."""
+    is_integer = [INTEGER.fullmatch(str(word)) is not None for word in words]
+    return len(words) > 1 and not is_integer[0] and all(is_integer[1:])
 
 
 def _ids(words: list[str]) -> Any:

@@ -35,6 +35,18 @@ def test_a_line_for_each_vertex_and_a_summary(file: str, pocl_device: Device) ->
     assert "the largest core number is 2, of 3" in done.stderr
 
 
+def test_no_result_replaces_what_is_read(file: str, tmp_path: Path, pocl_device: Device) -> None:
+    before, link = Path(file).read_text(), tmp_path / "same.txt"
+    link.symlink_to(file)
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("1\n")
+    for words in (["cores", file, "-o", str(link)], ["rank", file, "--seeds", str(seeds), "-o", str(seeds)]):
+        done = run(*words)
+        assert done.exit_code == 2
+        assert "which the command reads: name another file" in done.stderr
+    assert (Path(file).read_text(), seeds.read_text()) == (before, "1\n")
+
+
 def test_distances_by_the_third_column(tmp_path: Path, pocl_device: Device) -> None:
     (tmp_path / "w.txt").write_text("a b 0.5\nb c 1\na c 2\n")
     done = run("sssp", str(tmp_path / "w.txt"), "--source", "a")

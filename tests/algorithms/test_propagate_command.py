@@ -11,9 +11,11 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 
+from mmsbgen.algorithms.known_labels import LabelWarning, known_labels
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
 from mmsbgen.export.run_folder import read_run
+from mmsbgen.graph import as_arcs
 
 
 def run(*words: str | Path) -> Result:
@@ -48,6 +50,20 @@ def test_a_line_for_each_vertex(file: Path, labels: Path, pocl_device: Device) -
     assert "2 labels of 2 vertices spread to 6 of 8 in" in done.stderr
     assert "at most the tolerance" in done.stderr
     assert "No label reached 2 vertices, such as x, y." in done.stderr
+
+
+@pytest.mark.filterwarnings("ignore:.*are left out")
+def test_labels_may_have_a_header(tmp_path: Path, pocl_device: Device) -> None:
+    file, known = tmp_path / "g.txt", tmp_path / "known.csv"
+    file.write_text("1 2\n2 3\n3 4\n")
+    known.write_text("id,label\n1,7\n4,11\n")
+    done = run("propagate", file, "--labels", known)
+    assert done.stdout.splitlines()[0] == "1\t7\t1"
+    assert "left out" not in done.stderr
+    known.write_text("id,label\n9,7\n8,7\n1,7\n4,11\n")
+    assert run("propagate", file, "--labels", known).stdout == done.stdout
+    with pytest.warns(LabelWarning, match="2 lines of ids that are no vertices .* such as '9', '8'"):
+        known_labels(as_arcs(file), known)
 
 
 def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Path, pocl_device: Device) -> None:

@@ -180,6 +180,11 @@ def test_refusals(graph: Path, results: Path, tmp_path: Path) -> None:
     said = convert(results, "-o", out, "--graph", tmp_path / "other.txt", code=2).stderr
     assert "other.txt is not the graph of the run in" in said
     assert "it has 2 vertices and 1 links, the run's 30 and 60" in said
+    before = graph.read_bytes()
+    said = convert(results, "-o", graph, "--to", "snap", code=2).stderr
+    assert f"-o {graph} would replace {graph}, which the command reads: name another file" in said
+    assert graph.read_bytes() == before
+    assert "does not exist: name a folder of results" in convert(tmp_path / "x.mmsbgen", "-o", out, code=2).stderr
     assert "'docx' is not one of" in convert(results, "-o", out, "--to", "docx", code=2).stderr
     assert not out.exists()
 

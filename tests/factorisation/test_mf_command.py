@@ -42,6 +42,17 @@ def model(ratings: Path) -> Path:
 
 
 @pytest.mark.opencl
+def test_no_result_replaces_what_is_read(ratings: Path, model: Path, tmp_path: Path) -> None:
+    files = {file: file.read_bytes() for file in (ratings, model)}
+    for words in (["fit", ratings, "-o", ratings], ["predict", model, ratings, "-o", ratings]):
+        done = run(*words)
+        assert done.exit_code == 2
+        assert f"-o {ratings} would replace {ratings}, which the command reads" in done.stderr
+    assert run("predict", model, ratings, "-o", model).exit_code == 2
+    assert {file: file.read_bytes() for file in files} == files
+
+
+@pytest.mark.opencl
 def test_a_model_answers(ratings: Path, model: Path, tmp_path: Path) -> None:
     done = run("recommend", model, "--user", 7, "-n", 3)
     assert done.exit_code == 0, done.output
@@ -154,9 +165,13 @@ def test_every_line_of_pairs_is_predicted_in_order(model: Path, tmp_path: Path) 
     done = run("predict", model, file, "-o", out)
     assert done.exit_code == 0, done.output
     rows = [line.split(",") for line in out.read_text().splitlines()]
-    assert [row[:2] for row in rows[1:]] == [["who", "what"], ["7", "film 3"], ["2", "film 9"], ["7", "film 3"]]
-    assert rows[2][2] == rows[4][2] != rows[3][2]
-    assert "users not in the model: 1, items: 1; they are predicted by the mean" in done.stderr
+    assert [row[:2] for row in rows[1:]] == [["7", "film 3"], ["2", "film 9"], ["7", "film 3"]]
+    assert rows[1][2] == rows[3][2] != rows[2][2]
+    assert done.stderr == ""
+    file.write_text("who,what\n7,film 3\nme,film 9\n")
+    done = run("predict", model, file)
+    assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["user", "who", "7", "me"]
+    assert "users not in the model: 2, items: 1; they are predicted by the mean" in done.stderr
     file.write_text("userId,what,movie\n7,-,film 3\n")
     done = run("predict", model, file, "--columns", "1,3")
     assert done.stdout.splitlines()[1].startswith("7,film 3,")

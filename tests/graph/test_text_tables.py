@@ -35,6 +35,7 @@ def save(folder: Path, name: str, content: str | bytes) -> Path:
 
 READ: list[tuple[str, str | bytes, set[tuple[Any, ...]]]] = [
     ("index.csv", NAMES.to_csv(), PEOPLE),
+    ("trailing.csv", "source;target\nann;bob;\nbob;cid;\n;;\ncid;dan;\n", PEOPLE),
     ("header.csv", NAMES.to_csv(index=False), PEOPLE),
     ("plain.csv", NAMES.to_csv(index=False, header=False), PEOPLE),
     ("header-over-integers.csv", NUMBERS.to_csv(index=False), TENS),
@@ -75,7 +76,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ("weights.csv", NAMES.assign(weight=[1, 2, 0.5]).to_csv(index=False), "a link has weight '2.0'"),
     ("names-of-pandas.csv", pd.DataFrame([(1, 2), (2, 3)]).to_csv(index=False), HEADER),
     ("person.csv", "person,friend\nann,bob\nbob,cid\n", HEADER),
-    ("only-header.csv", "source,target\n", HEADER),
+    ("only-header.csv", "source,target\n", "the only row is a header by its names"),
     ("adjacency.csv", "a,b,c\nb,c\n", "row 2 has 2 columns and the first has 3"),
     ("adjacency.txt", "a b c\nb c\n", "line 1: 'a b c' has 3 fields"),
     ("two-weights.csv", NAMES.assign(weight=1, weights=[1, 2, 1]).to_csv(index=False), "a link has weight '2'"),

@@ -33,6 +33,9 @@ TEXTS = {
     "no last line end": "\n".join(f"{u},{v},{r}" for u, v, r in ROWS),
     "windows": "\ufeffuser,item,rating\r\n" + "".join(f"{u},{v},{r}\r\n" for u, v, r in ROWS),
     "empty lines": "\n\n" + "".join(f"{u},{v},{r}\n\n" for u, v, r in ROWS),
+    "German": "film;user;item;rating;\n"
+    + ";;;;\n".join(f"A, B;{u};{v};{str(r).replace('.', ',')};\n" for u, v, r in ROWS),
+    "German without a header": "".join(f"{u};{v};{str(r).replace('.', ',')}\n" for u, v, r in ROWS),
     "recbole": "user_id:token\titem_id:token\trating:float\n" + "".join(f"{u}\t{v}\t{r}\n" for u, v, r in ROWS),
 }
 
@@ -125,6 +128,10 @@ def test_pairs_need_no_rating(tmp_path: Path) -> None:
     file.write_text("user,item\n3,4\n1,9\n")
     found = read_pairs(file)
     assert found.user_ids[found.users].tolist() == [3, 1]
+    file.write_text("Kunde,Titel\n3,Up 1\n1,Heat\n")
+    assert read_pairs(file, (1, 2)).user_ids.tolist() == [1, 3]
+    file.write_text("Kunde,Titel\nann,Up\n")
+    assert len(read_pairs(file)) == 2, "whether that is a header is not known"
 
 
 def test_a_part_is_held_out() -> None:

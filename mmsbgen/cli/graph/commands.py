@@ -12,7 +12,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.cli.shared.common import MmsbgenGroup, print_or_write
+from mmsbgen.cli.shared.common import MmsbgenGroup, keep_inputs, print_or_write
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
 from mmsbgen.cli.shared.guided_help import expert
@@ -149,7 +149,7 @@ def rank(graph: Path, seeds: Path, top: int, alpha: float, tolerance: float, max
     from mmsbgen.algorithms.known_labels import lines_of_ids
 
     how: dict[str, Any] = {"alpha": alpha, "tolerance": tolerance, "max_rounds": max_rounds}
-    with _run(graph, given, weights=_named(given)) as (arcs, on, done):
+    with _run(graph, given | {"seeds": seeds}, weights=_named(given)) as (arcs, on, done):
         if not (lines := lines_of_ids(seeds, arcs)):
             raise InputError(f"{seeds} has no seed; give an id a line")
         rows, rounds, missing = [], 0, 0.0
@@ -221,6 +221,7 @@ def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Itera
     """Read the graph; yields it, the options of devices, and what writes the result and sums it up."""
     from mmsbgen.graph import as_arcs
 
+    keep_inputs(given["out"], file, given.get("seeds"))
     arcs = as_arcs(readable_path(file), directed=given["directed"], weights=weights, columns=reading_of(given).columns)
     begin = time.perf_counter()
 

@@ -48,7 +48,8 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
     type=click.Choice(["harmonic", "spread", "published"]),
     default="harmonic",
     show_default=True,
-    help="harmonic holds known labels, spread may change them; published does not hold them and is for comparisons.",
+    help="harmonic holds known labels; spread may change them, and is better where few are known; published is for "
+    "comparisons.",
 )
 @click.option(
     "--alpha",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, print_or_write, print_table
+from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, keep_inputs, print_or_write, print_table
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
@@ -111,6 +111,7 @@ def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
         raise InputError("--holdout and --test both tell what is held out: give one of them")
     if given["method"] == "implicit" and (given["test"] or given["holdout"]):
         raise InputError("--holdout and --test are for ratings: counts have no error to stop by, leave them out")
+    keep_inputs(out, ratings, given["test"])
     with writable_folder(out.parent):
         interrupted = _fit(ratings, out, as_json, given)
     if interrupted:
@@ -297,6 +298,7 @@ def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> 
     from mmsbgen.factorisation import load_model
     from mmsbgen.ratings.rating_files import read_pairs
 
+    keep_inputs(out, model, pairs)
     fitted, found = load_model(model), read_pairs(readable_path(pairs), _named(columns))
     users, items = found.user_ids[found.users], found.item_ids[found.items]
     u, v = fitted.model_.numbers("user", users), fitted.model_.numbers("item", items)

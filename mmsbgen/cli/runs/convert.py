@@ -9,6 +9,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import is_formula
+from mmsbgen.cli.shared.common import keep_inputs
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -20,7 +21,8 @@ gexf and graphml: the graph with its communities as attributes of the vertices, 
 Of each vertex: community (where it has the largest share; -1 for none), communities (all it is in, separated by |),
 n_communities, share and strength (of community), memberships (the share of each, as community:share).
 
-parquet, csv and tsv: a row for every membership, with id, community and share. The shares of a vertex sum to 1.
+parquet, csv and tsv: a row for every membership, with id, community and share. The shares of a vertex are scaled to sum
+to 1 over its communities; those of `mmsbgen propagate` are as they are.
 
 snap: a community a line, ids separated by tabs.
 
@@ -49,8 +51,11 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     from mmsbgen.sampler.saved.result_folder import FILES
 
     chosen, verdict = format_of(out, format), None
+    keep_inputs(out, results, graph)
     if results.name in FILES and (results.parent / "run.json").is_file():
         raise InputError(f"{results} is one of the files of a run: name their folder, {results.parent}")
+    if not results.exists():
+        raise InputError(f"{results} does not exist: name a folder of results, or a saved model")
     if results.is_file():
         from mmsbgen.estimator import MMSB
 
@@ -60,6 +65,8 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     else:
         found, record = read_run(results)
         verdict = of_record(record)
+        if file := record["graph"].get("file"):
+            keep_inputs(out, Path(file))
         if graph is not None or chosen in NEED_LINKS:
             links, why = graph_of_run(results, graph)
             if links is None:

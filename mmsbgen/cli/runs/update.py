@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     cls=GuidedCommand,
     help="Update RESULTS, a folder that `mmsbgen detect -o` wrote, after links were added or removed. Only vertices "
     "around the change get new memberships.",
-    details="New ids become vertices. Held-out pairs stay held out. The graph with its changes is kept as graph.npz, "
+    details="Links have no direction: to remove b, a removes the link of a and b. New ids become vertices. Held-out "
+    "pairs stay held out. The graph with its changes is kept as graph.npz, "
     "for the next update or `mmsbgen detect`.",
 )
 @click.argument("results", type=NamedPath())
@@ -62,6 +63,8 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
         if not is_quiet(context):
             click.echo(shown(text), err=True)
 
+    if not (results / "run.json").is_file():  # told before files of links are read
+        raise InputError(f"{results} has no run.json: name the folder that `mmsbgen detect -o` wrote")
     reading = reading_of(given)
     add, remove = (_links(given[name], reading) for name in ("add", "remove"))
     graph = None if given["graph"] is None else read_graph(given["graph"], reading_of_run(results))

@@ -177,6 +177,13 @@ def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
     return list(found.items())
 
 
+def keep_inputs(out: Path | None, *inputs: Path | None) -> None:
+    """Raise :class:`InputError` if the file ``out`` is one of the inputs, which it would replace."""
+    for path in inputs:
+        if out is not None and path is not None and out.exists() and path.exists() and out.samefile(path):
+            raise InputError(f"-o {out} would replace {path}, which the command reads: name another file")
+
+
 def print_or_write(text: str, out: Path | None) -> None:
     """Print a result, or write it to the file ``out``."""
     from mmsbgen.base.atomic_files import write_text

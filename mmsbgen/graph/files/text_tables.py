@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
+from mmsbgen.base.id_text import with_point
 from mmsbgen.graph.graph import GraphWarning
 from mmsbgen.graph.reading_options import (
     USUAL_COLUMNS,
@@ -157,7 +158,7 @@ def read_arcs(
     body = rows[header:]
     _need_ids(body, ends)
     first, second = ([row[end] for row in body] for end in ends[:2])
-    return first, second, [row[ends[2]] for row in body] if weighted else []
+    return first, second, [with_point(row[ends[2]]) for row in body] if weighted else []
 
 
 def _need_ids(rows: list[Row], ends: Sequence[int]) -> None:
@@ -179,7 +180,13 @@ def _even_rows(text: str, delimiter: str | None) -> list[Row]:
     lines = list(_lines(text))
     if delimiter is not None:
         _refuse_unclear_lines(text, lines, delimiter)
-    if not (rows := list(_rows(lines, delimiter))):
+    rows = list(_rows(lines, delimiter))
+    if delimiter is not None:  # spreadsheets write empty rows, and a delimiter behind the last cell
+        rows = [row for row in rows if any(row)]
+        top, body = rows[:1], rows[1:]
+        if body and all(len(row) == len(top[0]) + 1 and not row[-1] for row in body):
+            rows = [*top, *(row[:-1] for row in body)]
+    if not rows:
         raise InputError("there is no link; give at least one pair of ids")
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
@@ -224,6 +231,8 @@ def _found_columns(rows: list[Row], shown: str) -> tuple[int, tuple[int, ...]]:
     may_be_ids = len(names) == 2 and any(word in rows[0] for row in rows[1:] for word in row)
     if len(usual) == 1 and len(rows) > 1 and not may_be_ids:
         return 1, (names.index(usual[0][0]), names.index(usual[0][1]))
+    if len(usual) == 1 and len(rows) == 1:
+        raise InputError("the only row is a header by its names: put links below it; if it is one, give --columns 1,2")
     if len(names) != 2:
         raise InputError(f"it is not clear which columns are the two ends of a link; name them: {_REMEDY}. {shown}")
     if (header := _has_header(rows)) is None:
@@ -286,7 +295,7 @@ def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingO
     places = [rows[0][at] if header else at + 1 for at in named]
     only_column(places, reading, "the table")
     checked = [
-        kept_links([row[at] for row in rows[header:]], reading, f"column {place}")
+        kept_links([with_point(row[at]) for row in rows[header:]], reading, f"column {place}")
         for at, place in zip(named, places, strict=True)
     ]
     return checked[0]

@@ -120,10 +120,13 @@ def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:
     changed = sampler.course.changed_at
     done, times = _counted((sampler.iteration - changed) / sweep, "sweep"), _counted(len(since), "time")
     until = "; without -n it goes on until it has" if sampler.options.block and sampler.options.iterations else ""
+    remedy = f"Give it more iterations (-n){until}."
+    if sampler.iteration < sampler.limit:
+        remedy = "It was interrupted: go on with --resume."
     return (
         f"{said}: too short. Since {'the last refinement' if changed else 'the start'} it has made {done} and was "
         f"evaluated {times}; to tell takes 2 sweeps ({math.ceil(2 * sweep)} iterations) and {2 * WINDOW} evaluations "
-        f"at the least. Give it more iterations (-n){until}."
+        f"at the least. {remedy}"
     )
 
 
