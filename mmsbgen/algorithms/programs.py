@@ -158,10 +158,14 @@ class Programs:
             yield Running(kernel, arcs.n_vertices, values, self.device)
 
     def _place(self, kernel: ChosenKernel, arcs: Arcs, values: dict[str, Any], real: Any) -> None:
-        """Add the graph's arrays that a kernel takes to its arguments; equal ones of an undirected graph are one."""
+        """Add the graph's arrays that a kernel takes to its arguments, unless they are there.
+
+        Equal ones of an undirected graph are one.
+        """
         placed = self._placed.setdefault(arcs, {})
-        for name in (argument.name for argument in kernel.spec.arguments):
-            if name not in GRAPH_ARRAYS:
+        taken = (one.name for entry in kernel.spec.entry_points(kernel.config).values() for one in entry)
+        for name in dict.fromkeys(taken):
+            if name not in GRAPH_ARRAYS or name in values:
                 continue
             array = name if arcs.directed else _SAME.get(name, name)
             key = (array, np.dtype(real).name) if array.endswith("weights") else array

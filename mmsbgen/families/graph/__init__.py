@@ -22,7 +22,7 @@ PARAMETERS = (
     Parameter("n", 317080, "vertices", minimum=1, maximum=2**32 - 2),
     Parameter("mean_degree", 7, "arcs a vertex", maximum=2**31, soft=True),
     Parameter("largest_degree", 343, "largest degree", maximum=2**32 - 1, soft=True, weight=0.25),
-    Parameter("shape", "power-law", "kind of the generated graph", choices=generated.SHAPES, soft=True),
+    Parameter("shape", "power-law", "kind of graph; large: power-law, of 2^24 arcs or more", choices=generated.SHAPES),
     Parameter("dtype", "float64", "type of weights, distances and ranks", choices=("float32", "float64")),
     Parameter("weights", "none", "whether PageRank and propagate read weights", choices=("none", "real")),
     Parameter(

@@ -20,7 +20,9 @@ from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 
-SHAPES = ("power-law", "grid", "path")
+SHAPES = ("power-law", "large", "grid", "path")
+#: Arcs from which on a graph is large.
+_MANY_ARCS = 1 << 24
 _RANK_ROUNDS = 20
 #: The reference takes a round for each vertex of a path.
 _LONGEST_PATH = 20_000
@@ -75,7 +77,7 @@ def features(arcs: Arcs) -> dict[str, Value]:
     """The problem parameters of a graph."""
     n, largest = arcs.n_vertices, int(arcs.degrees.max(initial=0))
     mean = round(arcs.n_arcs / max(1, n))
-    shape = "power-law" if largest > 8 * max(mean, 1) else "grid"
+    shape = "grid" if largest <= 8 * max(mean, 1) else "large" if arcs.n_arcs >= _MANY_ARCS else "power-law"
     return {"n": max(1, n), "mean_degree": max(1, mean), "largest_degree": max(1, largest), "shape": shape}
 
 
@@ -143,7 +145,7 @@ def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge
     tolerance = exact * (np.finfo(real).eps * _RANK_ROUNDS * (largest + 8))
     expected = Expected(exact, tolerance)
     state = inputs.state_of_pagerank(arcs, real, 0.85, 0.0, _RANK_ROUNDS)
-    return state, lambda got, config: expected.errors(got["rank"])
+    return state | inputs.places(arcs), lambda got, config: expected.errors(got["rank"])
 
 
 _ARGUMENTS = {
