@@ -14,7 +14,7 @@ from mmsbgen.algorithms.programs import programs
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
-from mmsbgen.families.graph.row_inputs import state_of_rows
+from mmsbgen.families.graph.row_inputs import rows_of_weights, state_of_rows
 from mmsbgen.families.graph.row_kernels import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, START, TOLERANCE, row_length
 from mmsbgen.graph.arcs import Arcs
 
@@ -90,8 +90,9 @@ def run_rounds(
     device: str | None,
     database: str | Path | None,
     missing: Callable[[Array], float] | None = None,
+    layers: Array | None = None,
 ) -> RowsFound:
-    """Rounds ``x_v = scale_v sum_u w_uv x_u + seed_v``, or by ``rule="published"``, until they end.
+    """Rounds ``x_v = scale_v sum_u w_uv x_u + seed_v``, or by another rule, until they end.
 
     Args:
         arcs: The graph.  Without weights ``scale_v`` is divided by the arcs into v: w is 1 / degree.
@@ -107,6 +108,7 @@ def run_rounds(
         database: As for :func:`mmsbgen.algorithms.bfs`.
         missing: The largest part of a row ``[N, F]`` that has not come yet.  Rounds go on, to smaller changes, while it
             is above a hundred tolerances or a tenth.
+        layers: Of ``rule="layered"``, the weights of arcs in, ``[A, F]``.
     """
     check_tolerance(tolerance)
     check_number("max_rounds", max_rounds)
@@ -115,7 +117,8 @@ def run_rounds(
     single = largest * max(_SINGLE, np.finfo(np.float32).eps / 2 * arcs.reversed.degrees.max(initial=0))
     real = np.float32 if tolerance >= single or found.real is np.float32 else np.float64
     features = seeds.shape[1]
-    size = 2 * np.dtype(real).itemsize * (arcs.n_vertices + vertices.size) * row_length(features)
+    rows_held = arcs.n_vertices + vertices.size + (0 if layers is None else arcs.n_arcs)
+    size = 2 * np.dtype(real).itemsize * rows_held * row_length(features)
     what = f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}"
     need_host_memory(size, what, "give fewer at once")
     if arcs.weights is None and rule == "seeded":
@@ -131,6 +134,8 @@ def run_rounds(
         most_rounds=int(max_rounds) - 1 if changes and max_rounds > 1 else int(max_rounds),
         changes=_FEW if changes and max_rounds > 1 else 0,
     )
+    if layers is not None:
+        state["in_weights"] = rows_of_weights(layers, real)
     bound = min(_MISSING[0], max(_MISSING[1] * tolerance, _MISSING[2]))
 
     def goes_on(settings: Array, rows: Callable[[], Array]) -> bool:

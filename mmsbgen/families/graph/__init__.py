@@ -28,7 +28,7 @@ PARAMETERS = (
     Parameter(
         "features", 16, "F, numbers of a vertex's row, or states of its messages", minimum=1, maximum=MOST_FEATURES
     ),
-    Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published")),
+    Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published", "layered")),
 )
 #: Parameters on which no source depends.
 SIZES = ("n", "mean_degree", "largest_degree", "shape")
@@ -57,7 +57,8 @@ def _rows() -> dict[str, Any]:
 
     def moved(problem: Problem) -> int:
         # In a round a row is read for each arc, and two are written or read for each vertex.
-        a_round = problem.integer("n") * ((problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
+        an_arc = 2 if problem["rule"] == "layered" else 1
+        a_round = problem.integer("n") * ((an_arc * problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
         return WORKLOAD_ROUNDS * a_round
 
     return given | {"traffic": moved, "flops": lambda problem: moved(problem) // 4}

@@ -114,7 +114,7 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
         arcs = simple(arcs)
         arguments, judge = workload_of_messages(arcs, real, problem.integer("features"))
     elif kernel == "propagate":
-        arguments, judge = workload_of_rows(arcs, real, problem.integer("features"), problem["rule"] == "published")
+        arguments, judge = workload_of_rows(arcs, real, problem.integer("features"), problem["rule"])
     else:
         arguments, judge = _ARGUMENTS[kernel](arcs, source, real)
     return Workload(inputs.of_graph(arcs, real) | arguments, arcs.n_vertices, judge, repeats="restored")

@@ -46,10 +46,12 @@ _MARKED = Argument("marked", "u32", "inout", "[n] last round that a vertex was m
 _COUNTS = Argument("counts", "u32", "inout", "[64, 4] change, arcs of what moved and arcs read, by round")
 _SETTINGS = Argument("settings", "double", "inout", "[9] what decides the end, and what came of it")
 _ONLY = Argument("only_marked", "u32", "scalar", "whether only marked vertices get new rows")
+_COMPARES = Argument("compares", "u32", "scalar", "whether anybody asks how far rows move; else own rows are not read")
 _LIMIT = Argument("tolerance", "real", "scalar", "largest change that others need not know of")
 
 _STATE = (_SENT, _ROW, _MOVED, _MARKED)
-_GIVEN = (ARCS_OUT[0], *ARCS_IN, IN_WEIGHTS, _SCALE, _SEED_OF, _SEEDS, _ORDERED)
+_WEIGHTS = Argument("in_weights", "real", "in", f"{IN_WEIGHTS.doc}; [A, LD] of rule=layered")
+_GIVEN = (ARCS_OUT[0], *ARCS_IN, _WEIGHTS, _SCALE, _SEED_OF, _SEEDS, _ORDERED)
 #: Rows that a launch only reads go through the cache for constants.
 _READ = Argument("sent", "real", "in", _SENT.doc)
 
@@ -125,8 +127,9 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         "chunks": int(config["chunks"]),
         "rows": int(config["rows_in_flight"]),
         "per_team": int(config["per_team"]),
-        "weighted": problem["weights"] == "real",
+        "weighted": problem["weights"] == "real" and problem["rule"] != "layered",
         "published": problem["rule"] == "published",
+        "layered": problem["rule"] == "layered",
         "by_degree": config["order"] == "degree",
     }
 
@@ -140,7 +143,7 @@ def _entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
     return {
         "begin": (_SEED_OF, _SEEDS, *_STATE, _COUNTS, N),
         "publish": (*ARCS_OUT, *_STATE, N, STEP),
-        "pull": (*_GIVEN, _READ, _ROW, _MOVED, _MARKED, _COUNTS, N, STEP, _ONLY, _LIMIT),
+        "pull": (*_GIVEN, _READ, _ROW, _MOVED, _MARKED, _COUNTS, N, STEP, _ONLY, _COMPARES, _LIMIT),
     }
 
 
@@ -162,13 +165,15 @@ def _rounds(on: Launches) -> None:
     step, read, work, change, refresh = start, start, 0, np.inf, start > 0
     while step < most:
         driven = bool(changes) and moving * changes < arcs and not refresh
-        for _ in range(min(every, int(most) - step)):
+        last = min(step + every, int(most))
+        while step < last:
             if driven:
                 on.launch("publish", grid, block, n=n, step=np.uint32(step))
             else:
                 on.swap("sent", "row")
             step += 1
-            on.launch("pull", grid, block, n=n, step=np.uint32(step), only_marked=np.uint32(driven), tolerance=limit)
+            flags = {"only_marked": np.uint32(driven), "compares": np.uint32(driven or step == last)}
+            on.launch("pull", grid, block, n=n, step=np.uint32(step), **flags, tolerance=limit)
         counts = on.read("counts")
         rows = counts[np.arange(read + 1, step + 1) % COUNTS[0]]
         read, work = step, work + int(rows[:, _READ_ARCS].sum(dtype=np.uint64))
@@ -186,6 +191,7 @@ def propagate_kernel(**given: Any) -> KernelSpec:
     """Rows that are sums of neighbours' rows, round after round.
 
     ``rule=seeded``: ``x_v = scale_v sum_u w_uv x_u + seed_v`` (harmonic functions, label spreading, restart walks).
+    ``rule=layered``: the same with a row of weights for each arc, ``w_uv o x_u``: each number has a layer of its own.
     ``rule=published``: ``x_v = normalise(scale_v a / |a| + (1 - scale_v) x_v)``, ``a = sum_u w_uv x_u``, as the paper
     prints it (Zhu and Ghahramani 2002, without clamping).
     """

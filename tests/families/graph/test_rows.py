@@ -68,9 +68,19 @@ def test_published_rounds_as_they_are_printed(opencl_device: Device) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("features", [1, 3, 33, 128])
+def test_each_number_walks_on_its_own_layer(features: int, opencl_device: Device) -> None:
+    for config in (None, odd_config(features, 2, opencl_device)):
+        bound = built(opencl_device, config, features=features, rule="layered", dtype="float32")
+        for shape, graph in shapes().items():
+            given = workload("propagate", graph, bound.problem, 0)
+            assert given.verify(run(bound, given), bound.config) is None, shape
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [1024, 16])
 def test_it_keeps_within_its_arrays(features: int, opencl_device: Device) -> None:
-    for values in ({"dtype": "float64"}, {"dtype": "float32", "weights": "real"}):
+    for values in ({"dtype": "float64"}, {"dtype": "float32", "weights": "real"}, {"rule": "layered"}):
         assert check_built(opencl_device, built(opencl_device, features=features, n=300, **values)) is None
 
 
