@@ -101,6 +101,7 @@ class Programs:
         rule: str,
         real: Any,
         goes_on: Callable[[NDArray[Any], Callable[[], NDArray[Any]]], bool],
+        name: str = "propagate",
     ) -> list[NDArray[Any]]:
         """Run rounds over rows of ``features`` numbers of type ``real``, which are on the device only meanwhile.
 
@@ -112,13 +113,15 @@ class Programs:
             real: Type of the rows and weights.
             goes_on: Gets ``settings``, which it may change, and what downloads the rows ``[N, F]``; whether more rounds
                 follow.
+            name: The program.
 
         Returns:
             The rows ``[N, F]``, and ``settings``.
         """
         length = row_length(features)  # one build serves all rows that are stored alike
-        empty = dict.fromkeys(("sent", "row"), (arcs.n_vertices, length))
-        with self.running("propagate", arcs, state, empty, real, features=length, rule=rule) as on:
+        rows_of = ("sent", "row", "left", "image") if name == "solve" else ("sent", "row")
+        empty = dict.fromkeys(rows_of, (arcs.n_vertices, length))
+        with self.running(name, arcs, state, empty, real, features=length, rule=rule) as on:
             while True:
                 on.launch()
                 settings = on.read("settings")

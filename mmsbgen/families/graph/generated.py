@@ -13,7 +13,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph import inputs, reference
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.families.graph.messages.message_inputs import simple, workload_of_messages
-from mmsbgen.families.graph.row_inputs import workload_of_rows
+from mmsbgen.families.graph.row_inputs import workload_of_rows, workload_of_solver
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
@@ -101,6 +101,7 @@ def read(file: Path) -> Dataset:
 def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     """Inputs and check of a kernel on a graph; searches begin at a vertex of the largest degree."""
     real = np.float64 if problem.get("dtype") == "float64" else np.float32
+    arcs = arcs.both_ways if kernel == "solve" else arcs
     weighted = kernel == "sssp" or problem.get("weights") == "real"
     if weighted and arcs.weights is None:
         a, b = np.minimum(arcs.sources, arcs.targets), np.maximum(arcs.sources, arcs.targets)
@@ -113,6 +114,8 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     if kernel == "messages":
         arcs = simple(arcs)
         arguments, judge = workload_of_messages(arcs, real, problem.integer("features"))
+    elif kernel == "solve":
+        arguments, judge = workload_of_solver(arcs, real, problem.integer("features"))
     elif kernel == "propagate":
         arguments, judge = workload_of_rows(arcs, real, problem.integer("features"), problem["rule"])
     else:

@@ -8,16 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.families.graph.declare import NONE
-from mmsbgen.families.graph.row_kernels import COUNTS, row_length
+from mmsbgen.families.graph.row_kernels import COUNTS, SUMMING, row_length
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.family import Expected, Judge
 from mmsbgen.kernels.problem import Value
+from mmsbgen.kernels.space import Config
 
 Array = NDArray[Any]
 
 #: Rounds of a workload; the first sends changes only, the later ones go over all vertices.
 WORKLOAD_ROUNDS = 8
 _ALPHA = 0.85
+#: How far a round may move what the solver found for a workload.
+_NEAR = 1e-3
 
 
 def matrix_in(arcs: Arcs) -> Any:
@@ -137,3 +140,53 @@ def workload_of_rows(arcs: Arcs, real: Any, features: int, rule: Value) -> tuple
     if layers is not None:
         state["in_weights"] = rows_of_weights(layers, real)
     return state, lambda got, config: expected.errors(got["row"][:, :features])
+
+
+def state_of_solver(state: dict[str, Any], weight_of: Array, real: Any, features: int) -> dict[str, Any]:
+    """The arguments of the solver beside the graph's and the rows, from those that :func:`state_of_rows` makes.
+
+    Args:
+        state: Those arguments.
+        weight_of: Weight of all arcs of each vertex, ``[N]``.
+        real: Type of the rows.
+        features: F.
+    """
+    taken = ("scale", "seed_of", "seeds", "order", "counts", "settings")
+    sums = {
+        "slots": np.zeros((SUMMING, row_length(features)), real),
+        "factors": np.zeros((3, row_length(features)), real),
+    }
+    return {name: state[name] for name in taken} | {"weight_of": weight_of.astype(real)} | sums
+
+
+def workload_of_solver(arcs: Arcs, real: Any, features: int) -> tuple[dict[str, Any], Judge]:
+    """Shares of labels that one vertex in ten has, at least three, on an undirected graph.
+
+    They are right if a round would move no number by more than the tolerance, and seeds have their rows.
+    """
+    n = arcs.n_vertices
+    rng = np.random.default_rng(n)
+    vertices = rng.choice(n, min(n, max(3, n // 10)), replace=False)
+    seeds = np.eye(features)[np.arange(vertices.size) % features]
+    weights = np.ones(arcs.n_arcs) if arcs.weights is None else arcs.weights
+    total = np.bincount(arcs.sources, weights, n)
+    scale = np.divide(1.0, total, out=np.zeros(n), where=total > 0)
+    scale[vertices] = 0.0
+    given = arcs, real, scale, vertices, seeds
+    state = state_of_rows(*given, tolerance=_NEAR, most_rounds=1000, changes=0)
+    state = state_of_solver(state, total, real, features)
+    for name in ("sent", "row", "left", "image"):
+        state[name] = np.zeros((n, row_length(features)), real)
+    start = np.zeros((n, features))
+    start[vertices] = seeds
+    matrix, free = matrix_in(arcs), scale > 0
+    # A sum of many numbers is rounded as often.
+    bound = _NEAR + (int(arcs.degrees.max(initial=0)) + 8) * np.finfo(real).eps
+
+    def judge(got: Any, config: Config) -> str | None:
+        rows = got["row"][:, :features].astype(np.float64)
+        moved = free[:, None] * (scale[:, None] * (matrix @ rows) - rows)
+        held = Expected(start[~free], np.zeros_like(start[~free]), name="rows that are given")
+        return held.errors(rows[~free]) or Expected(np.zeros_like(rows), np.full_like(rows, bound)).errors(moved)
+
+    return state, judge
