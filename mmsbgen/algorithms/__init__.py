@@ -6,6 +6,7 @@ from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, bfs, co
 from mmsbgen.algorithms.groups import Blockmodel, blockmodel
 from mmsbgen.algorithms.known_labels import LabelWarning
 from mmsbgen.algorithms.label_shares import LabelShares, propagate
+from mmsbgen.algorithms.layers import manifold_ranking, multimodal_ranking
 from mmsbgen.algorithms.marginals import Marginals, belief_propagation
 from mmsbgen.algorithms.walks import personalized_pagerank
 
@@ -21,6 +22,8 @@ __all__ = [
     "blockmodel",
     "components",
     "cores",
+    "manifold_ranking",
+    "multimodal_ranking",
     "pagerank",
     "personalized_pagerank",
     "propagate",

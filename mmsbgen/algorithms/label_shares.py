@@ -24,6 +24,14 @@ from mmsbgen.graph.arcs import Arcs
 __all__ = ["LabelShares", "Rule", "propagate"]
 
 Rule = Literal["harmonic", "spread", "published"]
+Solver = Literal["gradients", "changes", "rounds"]
+
+#: What solves the equations of each rule, the default first.
+_SOLVERS: dict[Rule, tuple[Solver, ...]] = {
+    "harmonic": ("gradients", "changes", "rounds"),
+    "spread": ("changes", "rounds"),
+    "published": ("rounds",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +43,10 @@ class LabelShares:
         classes: The labels ``[F]``.
         shares: ``[N, F]``; rows sum to 1, or are 0 where no label came.
         known: The vertices whose labels were given, ``[S]``, indices into ``ids``.
-        rounds: Rounds that were made.
-        residual: The largest change of a number in the last round, which was over all vertices.
-        missing: Of ``harmonic``, the largest part of a row that had not come yet: all shares are within it of the
-            solution.  Of ``spread`` 1 if a reachable row is 0; else 0.
+        rounds: Rounds that were made, or steps of conjugate gradients.
+        residual: The largest change of a number in the last round over all vertices, or in one that would follow.
+        missing: Of ``harmonic``, the largest part of a row that had not come yet: all shares that rounds found
+            are within it of the solution.  Of ``spread`` 1 if a reachable row is 0; else 0.
         converged: Whether ``residual`` is at most the tolerance, and ``missing`` at most a hundred times it or a tenth.
         passes: Links read, over all links: less than ``rounds`` where only changes were sent.
         device: The name of the device.
@@ -81,7 +89,7 @@ def propagate(
     max_rounds: int = 1000,
     weights: str | None = None,
     labels_format: Format | None = None,
-    changes: bool = True,
+    solver: Solver | None = None,
     device: str | None = None,
     database: str | Path | None = None,
 ) -> LabelShares:
@@ -105,7 +113,9 @@ def propagate(
         max_rounds: Most rounds; a :class:`LabelWarning` tells when they were not enough.
         weights: The attribute that holds weights, as for :func:`mmsbgen.graph.as_arcs`.
         labels_format: How a file of labels is read: ``"pairs"`` or ``"communities"``; by default by its lines.
-        changes: Whether vertices send only changes above the tolerance while few have any; ``published`` never does.
+        solver: ``"gradients"``, conjugate gradients, for ``harmonic`` alone and its default; ``"changes"``, rounds in
+            which vertices send only changes above the tolerance while few have any, the default of ``spread``; or
+            ``"rounds"`` over all vertices, which alone are for ``published``.
         device: As for :func:`mmsbgen.algorithms.bfs`.
         database: As for :func:`mmsbgen.algorithms.bfs`.
 
@@ -115,6 +125,10 @@ def propagate(
     """
     if rule not in get_args(Rule):
         raise InputError(f"rule={rule!r} is not one of {', '.join(get_args(Rule))}")
+    fitting = _SOLVERS[rule]
+    solver = fitting[0] if solver is None else solver
+    if solver not in fitting:
+        raise InputError(f"solver={solver!r} does not fit rule={rule!r}: give one of {', '.join(fitting)}")
     if not 0 < alpha < 1:
         raise InputError(f"alpha={alpha}: give a number above 0 and below 1")
     arcs = as_arcs(graph, weights=weights)
@@ -157,7 +171,8 @@ def propagate(
         largest=float(seeds.max()) if rule != "spread" else float(seeds.max()) / (1 - alpha),
         tolerance=tolerance,
         max_rounds=max_rounds,
-        changes=changes and rule != "published",
+        changes=solver == "changes",
+        weight_of=total if solver == "gradients" else None,
         device=device,
         database=database,
         missing=missing if rule != "published" else None,
@@ -175,8 +190,9 @@ def propagate(
             if found.rounds >= max_rounds:
                 told += ", or allow more rounds by --max-rounds (max_rounds= in Python)"
         warn_user(told, LabelWarning)
-    sums = found.rows.sum(axis=1, keepdims=True)
-    shares = np.divide(found.rows, sums, out=np.zeros_like(found.rows), where=sums > 0)
+    rows = found.rows.clip(min=0)  # steps of conjugate gradients may end a little below
+    sums = rows.sum(axis=1, keepdims=True)
+    shares = np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0)
     more = found.rounds, found.residual, found.converged, found.missing, found.passes, found.device
     unreached: NDArray[np.int64] = np.zeros(0, np.int64) if sums.all() else np.flatnonzero(~reached())
     return LabelShares(arcs.ids, given.classes, shares, given.vertices, *more, unreached, given.format)

@@ -101,6 +101,7 @@ class Programs:
         rule: str,
         real: Any,
         goes_on: Callable[[NDArray[Any], Callable[[], NDArray[Any]]], bool],
+        name: str = "propagate",
     ) -> list[NDArray[Any]]:
         """Run rounds over rows of ``features`` numbers of type ``real``, which are on the device only meanwhile.
 
@@ -112,13 +113,15 @@ class Programs:
             real: Type of the rows and weights.
             goes_on: Gets ``settings``, which it may change, and what downloads the rows ``[N, F]``; whether more rounds
                 follow.
+            name: The program.
 
         Returns:
             The rows ``[N, F]``, and ``settings``.
         """
         length = row_length(features)  # one build serves all rows that are stored alike
-        empty = dict.fromkeys(("sent", "row"), (arcs.n_vertices, length))
-        with self.running("propagate", arcs, state, empty, real, features=length, rule=rule) as on:
+        rows_of = ("sent", "row", "left", "image") if name == "solve" else ("sent", "row")
+        empty = dict.fromkeys(rows_of, (arcs.n_vertices, length))
+        with self.running(name, arcs, state, empty, real, features=length, rule=rule) as on:
             while True:
                 on.launch()
                 settings = on.read("settings")
@@ -158,10 +161,14 @@ class Programs:
             yield Running(kernel, arcs.n_vertices, values, self.device)
 
     def _place(self, kernel: ChosenKernel, arcs: Arcs, values: dict[str, Any], real: Any) -> None:
-        """Add the graph's arrays that a kernel takes to its arguments; equal ones of an undirected graph are one."""
+        """Add the graph's arrays that a kernel takes to its arguments, unless they are there.
+
+        Equal ones of an undirected graph are one.
+        """
         placed = self._placed.setdefault(arcs, {})
-        for name in (argument.name for argument in kernel.spec.arguments):
-            if name not in GRAPH_ARRAYS:
+        taken = (one.name for entry in kernel.spec.entry_points(kernel.config).values() for one in entry)
+        for name in dict.fromkeys(taken):
+            if name not in GRAPH_ARRAYS or name in values:
                 continue
             array = name if arcs.directed else _SAME.get(name, name)
             key = (array, np.dtype(real).name) if array.endswith("weights") else array

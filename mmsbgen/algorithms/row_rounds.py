@@ -14,7 +14,7 @@ from mmsbgen.algorithms.programs import programs
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
-from mmsbgen.families.graph.row_inputs import state_of_rows
+from mmsbgen.families.graph.row_inputs import rows_of_weights, state_of_rows, state_of_solver
 from mmsbgen.families.graph.row_kernels import CHANGE, MOST_ROUNDS, PASSES, ROUNDS, START, TOLERANCE, row_length
 from mmsbgen.graph.arcs import Arcs
 
@@ -90,8 +90,10 @@ def run_rounds(
     device: str | None,
     database: str | Path | None,
     missing: Callable[[Array], float] | None = None,
+    layers: Array | None = None,
+    weight_of: Array | None = None,
 ) -> RowsFound:
-    """Rounds ``x_v = scale_v sum_u w_uv x_u + seed_v``, or by ``rule="published"``, until they end.
+    """Rounds ``x_v = scale_v sum_u w_uv x_u + seed_v``, or by another rule, until they end.
 
     Args:
         arcs: The graph.  Without weights ``scale_v`` is divided by the arcs into v: w is 1 / degree.
@@ -107,6 +109,8 @@ def run_rounds(
         database: As for :func:`mmsbgen.algorithms.bfs`.
         missing: The largest part of a row ``[N, F]`` that has not come yet.  Rounds go on, to smaller changes, while it
             is above a hundred tolerances or a tenth.
+        layers: Of ``rule="layered"``, the weights of arcs in, ``[A, F]``.
+        weight_of: The weight of all arcs of each vertex ``[N]``, for steps of conjugate gradients instead of rounds.
     """
     check_tolerance(tolerance)
     check_number("max_rounds", max_rounds)
@@ -115,7 +119,8 @@ def run_rounds(
     single = largest * max(_SINGLE, np.finfo(np.float32).eps / 2 * arcs.reversed.degrees.max(initial=0))
     real = np.float32 if tolerance >= single or found.real is np.float32 else np.float64
     features = seeds.shape[1]
-    size = 2 * np.dtype(real).itemsize * (arcs.n_vertices + vertices.size) * row_length(features)
+    rows_held = arcs.n_vertices + vertices.size + (0 if layers is None else arcs.n_arcs)
+    size = (2 if weight_of is None else 4) * np.dtype(real).itemsize * rows_held * row_length(features)
     what = f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}"
     need_host_memory(size, what, "give fewer at once")
     if arcs.weights is None and rule == "seeded":
@@ -131,6 +136,10 @@ def run_rounds(
         most_rounds=int(max_rounds) - 1 if changes and max_rounds > 1 else int(max_rounds),
         changes=_FEW if changes and max_rounds > 1 else 0,
     )
+    if layers is not None:
+        state["in_weights"] = rows_of_weights(layers, real)
+    if weight_of is not None:
+        state = state_of_solver(state, weight_of, real, features)
     bound = min(_MISSING[0], max(_MISSING[1] * tolerance, _MISSING[2]))
 
     def goes_on(settings: Array, rows: Callable[[], Array]) -> bool:
@@ -146,7 +155,8 @@ def run_rounds(
         settings[MOST_ROUNDS] = max(max_rounds - 1, rounds + 1) if changes else max_rounds
         return True
 
-    rows, settings = found.run_rows(arcs, state, features, rule, real, goes_on)
+    name = "propagate" if weight_of is None else "solve"
+    rows, settings = found.run_rows(arcs, state, features, rule, real, goes_on, name)
     rounds, change, passes = int(settings[ROUNDS]), float(settings[CHANGE]), float(settings[PASSES])
     short = missing(rows) if missing else 0.0
     ended = bool(change <= real(tolerance) and short <= bound)

@@ -64,7 +64,7 @@ def personalized_pagerank(
     arcs = as_arcs(graph, directed=directed, weights=weights)
     seeds = [seeds] if isinstance(seeds, str) else seeds
     check_weights(arcs)
-    vertices, rows = _restarts(arcs, seeds)
+    vertices, rows = restarts(arcs, seeds)
     total = totals(arcs)
     if arcs.directed:
         units = np.ones(arcs.n_vertices)
@@ -115,7 +115,7 @@ def _divided(arcs: Arcs, total: NDArray[np.float64]) -> Arcs:
     return _DIVIDED[arcs]
 
 
-def _restarts(arcs: Arcs, seeds: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def restarts(arcs: Arcs, seeds: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The vertices where walks begin again ``[S]``, and their weights by seed ``[S, F]``, whose columns sum to 1."""
     if not 0 < len(seeds) <= MOST_FEATURES:
         raise InputError(f"{len(seeds)} seeds: give 1 to {MOST_FEATURES}")

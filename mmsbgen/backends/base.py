@@ -182,19 +182,18 @@ class Kernel(ABC):
         spills included), ``shared_bytes`` (static, a block), ``max_block_size``.  Unknown values are left out.
         """
 
-    def resident_blocks(self, block: int) -> int:
+    def resident_blocks(self, block: int, shared: int = 0) -> int:
         """Number of blocks of ``block`` threads resident at once, which may wait for each other; 0 if unknown."""
         return 0
 
-    def launch_cooperative(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = ()) -> Event:
-        """Queue the kernel as :meth:`launch` does, so that its blocks may wait for each other.
-
-        Raises :class:`LaunchLimitError` if not all of them are resident at once; one block always is.
-        """
+    def launch_cooperative(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
+    ) -> Event:
+        """As :meth:`launch`; blocks may wait for each other.  :class:`LaunchLimitError` unless all fit at once."""
         if math.prod(grid) > 1:
-            name = self._check(grid, block, args, 0)
+            name = self._check(grid, block, args, shared)
             raise LaunchLimitError(f"{name}: blocks of {self.device.info.name} cannot wait for each other; launch one")
-        return self.launch(grid, block, args)
+        return self.launch(grid, block, args, shared)
 
     def _check(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument], shared: int) -> LaunchName:
         """Return the launch's name; raise LaunchError when its shape or an argument's type cannot be right."""

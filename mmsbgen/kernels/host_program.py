@@ -53,25 +53,25 @@ class Launches:
         self._last = self._kernels[entry].launch(blocks, items, args, shared)
         self._first = self._first or self._last
 
-    def resident_blocks(self, entry: str, block: int) -> int:
+    def resident_blocks(self, entry: str, block: int, shared: int = 0) -> int:
         """How many blocks of an entry point the device holds at once, so that they may wait for each other."""
-        return self._kernels[entry].resident_blocks(block)
+        return self._kernels[entry].resident_blocks(block, shared)
 
-    def launch_cooperative(self, entry: str, grid: int, block: int, /, **scalars: np.generic) -> None:
+    def launch_cooperative(self, entry: str, grid: int, block: int, shared: int = 0, /, **scalars: np.generic) -> None:
         """Queue an entry point whose blocks may wait for each other, as :meth:`launch`.
 
         Raises :class:`LaunchLimitError` with the numbers if the device does not hold all blocks at once.
         """
         kernel = self._kernels[entry]
         if grid > 1:
-            most = kernel.resident_blocks(block)
+            most = kernel.resident_blocks(block, shared)
             if grid > most:
                 raise LaunchLimitError(
                     f"{entry}: {grid} blocks of {block} work-items are to wait for each other, and "
                     f"{self._device.info.name} holds {most} of them at once; give fewer blocks"
                 )
         args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
-        self._last = kernel.launch_cooperative((grid,), (block,), args)
+        self._last = kernel.launch_cooperative((grid,), (block,), args, shared)
         self._first = self._first or self._last
 
     def read(self, name: str, rows: int | None = None) -> NDArray[Any]:

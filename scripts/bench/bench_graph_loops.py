@@ -99,7 +99,7 @@ def state_of(name: str, arcs: Arcs, source: int, real: Any) -> dict[str, Any]:
         return inputs.state_of_cores(arcs)
     if name == "components":
         return inputs.state_of_components(arcs)
-    return inputs.state_of_pagerank(arcs, real, 0.85, 0.0, RANK_ROUNDS)
+    return inputs.state_of_pagerank(arcs, real, 0.85, 0.0, RANK_ROUNDS) | inputs.places(arcs)
 
 
 def variants(name: str, problem: Any, traits: Any, vary: bool) -> list[Config]:
@@ -109,7 +109,7 @@ def variants(name: str, problem: Any, traits: Any, vary: bool) -> list[Config]:
     found = [default]
     if "loop" in default:
         unfused = {"loop": "launches", "team": "item", "blocks_per_unit": 1, "lanes": 1, "block_size": 64, "sums": 1}
-        unfused["visited"] = "state"
+        unfused |= {"visited": "state", "order": "given", "caching": "all", "held": 0}
         found.insert(0, {axis: unfused.get(axis, value) for axis, value in default.items()})
         group = {"loop": "whole", "block_size": 64, "per_item": 1, "walk": 0}
         found += [{axis: group.get(axis, value) for axis, value in default.items()}] if traits.kind == "cpu" else []

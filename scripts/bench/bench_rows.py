@@ -34,6 +34,7 @@ from scipy import sparse
 from scipy.sparse.linalg import cg
 
 from mmsbgen.algorithms import propagate
+from mmsbgen.algorithms.label_shares import Solver
 from mmsbgen.backends import Device, open_device
 from mmsbgen.cli.shared.common import of_roof
 from mmsbgen.families import family
@@ -154,20 +155,21 @@ def solved(arcs: Arcs, labels: Any, columns: int) -> Any:
 
 
 def changes(arcs: Arcs, device: Device, repetitions: int) -> list[list[str]]:
-    """Harmonic shares of four labels by full rounds and by changes."""
+    """Harmonic shares of four labels by full rounds, by changes and by conjugate gradients."""
     labels, rows = some_labels(arcs, 4), []
     exact = solved(arcs, labels, 4)
-    for driven, tolerance in itertools.product((False, True), (1e-2, 1e-3, 1e-4)):
+    solvers: tuple[Solver, ...] = ("rounds", "changes", "gradients")
+    for solver, tolerance in itertools.product(solvers, (1e-2, 1e-3, 1e-4)):
         taken = []
         for _ in range(repetitions):
             begin = time.perf_counter()
             found = propagate(
-                arcs, labels, tolerance=tolerance, changes=driven, max_rounds=5000, device=device.info.spec
+                arcs, labels, tolerance=tolerance, max_rounds=5000, solver=solver, device=device.info.spec
             )
             taken.append(time.perf_counter() - begin)
         error = np.abs(found.shares - exact)[labels < 0]
         rows.append([
-            "changes" if driven else "full", f"{tolerance:g}", str(found.rounds), f"{found.passes:.3g}",
+            solver, f"{tolerance:g}", str(found.rounds), f"{found.passes:.3g}",
             f"{statistics.median(taken) * 1e3:.4g}", f"{error.mean():.2g}", f"{error.max():.2g}",
         ])  # fmt: skip
         progress(f"{rows[-1]}")

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from scipy.sparse import csgraph
 from mmsbgen.algorithms import ConvergenceError, bfs, components, cores, pagerank, sssp
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
+from mmsbgen.families.graph import GRAPH
 from mmsbgen.graph import Arcs, as_arcs
 from tests.families.graph.shapes import arcs, random_graphs, shapes
 
@@ -261,3 +263,18 @@ def test_a_damaged_matrix_is_refused(tmp_path: Path) -> None:
     np.savez(file, format=np.array(b"csr"), **outside)
     with pytest.raises(InputError, match=r"m\.npz holds no whole sparse matrix; give one that scipy"):
         as_arcs(file, directed=True)
+
+
+@pytest.mark.slow
+def test_ranks_come_in_the_order_of_the_graph(
+    opencl_device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = GRAPH.kernel("pagerank")
+    by_degree = replace(spec, default=lambda *of: {**spec.default(*of), "order": "degree"})
+    monkeypatch.setitem(GRAPH.kernels, "pagerank", by_degree)  # type: ignore[arg-type]
+    made = nx.DiGraph(nx.scale_free_graph(300, seed=1))
+    graph, where = as_arcs(made), {"device": opencl_device.info.spec, "database": tmp_path / "none.sqlite3"}
+    exact = nx.pagerank(made, tol=1e-12, max_iter=500)
+    for _ in range(2):  # the second call finds the graph on the device
+        found = pagerank(graph, tol=1e-12, max_iter=500, **where)
+        assert found.values == pytest.approx([exact[v] for v in made], abs=1e-9)

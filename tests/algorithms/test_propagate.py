@@ -62,13 +62,19 @@ def test_harmonic_shares_solve_their_system(weighted: bool, opencl_device: Devic
     laplacian = sparse.csr_array(sparse.diags_array(w.sum(axis=1)) - w)
     exact = one_hot(labels)
     exact[~known] = spsolve(sparse.csc_array(laplacian[~known][:, ~known]), w[~known][:, known] @ exact[known])
-    found = propagate(graph, labels, tolerance=1e-9, device=opencl_device.info.spec)
-    assert found.converged
-    assert found.shares == pytest.approx(exact, abs=1e-6)
-    single = propagate(graph, labels, tolerance=1e-5, device=opencl_device.info.spec)
-    assert single.shares.dtype == np.float32
-    assert single.shares == pytest.approx(exact, abs=2e-3)
-    assert np.array_equal(found.labels[known], labels[known])
+    rounds = {}
+    for solver in ("rounds", "changes", "gradients"):
+        how: dict[str, Any] = {"solver": solver, "device": opencl_device.info.spec}
+        found = propagate(graph, labels, tolerance=1e-9, **how)
+        assert found.converged, solver
+        assert found.residual <= 1e-9
+        assert found.shares == pytest.approx(exact, abs=1e-6)
+        single = propagate(graph, labels, tolerance=1e-5, **how)
+        assert single.shares.dtype == np.float32
+        assert single.shares == pytest.approx(exact, abs=2e-3)
+        assert np.array_equal(found.labels[known], labels[known])
+        rounds[solver] = found.rounds
+    assert rounds["gradients"] < rounds["rounds"] / 2
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -78,9 +84,9 @@ def test_spread_shares_solve_their_system(weighted: bool, opencl_device: Device)
     root = np.sqrt(w.sum(axis=1))
     exact = np.linalg.solve(np.eye(300) - 0.7 * w / root[:, None] / root, 0.3 * one_hot(labels))
     exact /= exact.sum(axis=1, keepdims=True)
-    for changes in (False, True):
+    for solver in ("changes", "rounds"):
         found = propagate(
-            graph, labels, rule="spread", alpha=0.7, tolerance=1e-8, changes=changes, device=opencl_device.info.spec
+            graph, labels, rule="spread", alpha=0.7, tolerance=1e-8, solver=solver, device=opencl_device.info.spec
         )
         assert found.shares == pytest.approx(exact, abs=1e-6)
 
@@ -157,10 +163,23 @@ def test_odd_graphs(opencl_device: Device) -> None:
     assert ranks.values.tolist() == [[1, 0], [0, 1]]
 
 
+def test_gradients_reach_what_is_far(opencl_device: Device) -> None:
+    """Vertices between two labels at the ends of a path, others without a label, and a row alone."""
+    on, path = opencl_device.info.spec, nx.path_graph(300)
+    path.add_edges_from([(400, 401), (402, 402)])
+    found = propagate(path, {0: "a", 299: "b"}, solver="gradients", tolerance=1e-6, device=on)
+    assert found.converged
+    assert found.shares[:300, 0] == pytest.approx(np.linspace(1, 0, 300), abs=1e-3)
+    assert found.shares.min() == 0
+    assert found.unreached.tolist() == [300, 301, 302]
+    with pytest.warns(LabelWarning, match=r"after 5 rounds.*allow more rounds"):
+        assert propagate(path, {0: "a"}, solver="gradients", max_rounds=5, device=on).rounds == 5
+
+
 def test_rounds_go_on_until_shares_have_come(pocl_device: Device) -> None:
     """Far from known labels rows change by less than the tolerance long before they are what they tend to."""
     on, grid = pocl_device.info.spec, nx.convert_node_labels_to_integers(nx.grid_2d_graph(12, 12))
-    found = propagate(grid, {0: "a", 143: "b"}, max_rounds=10_000, device=on)
+    found = propagate(grid, {0: "a", 143: "b"}, solver="changes", max_rounds=10_000, device=on)
     w, known = sparse.csr_array(matrix_in(as_arcs(grid))), np.isin(np.arange(144), [0, 143])
     laplacian = sparse.csr_array(sparse.diags_array(w.sum(axis=1)) - w)
     exact = np.eye(144)[:, [0, 143]]
@@ -169,7 +188,7 @@ def test_rounds_go_on_until_shares_have_come(pocl_device: Device) -> None:
     assert np.abs(found.shares - exact).max() <= found.missing <= 0.1
     for most, told in ((60, "change by .* after 60"), (1000, "after 1000 rounds shares .* known labels are far")):
         with pytest.warns(LabelWarning, match=told):
-            found = propagate(nx.path_graph(200), {0: 0, 199: 1}, max_rounds=most, device=on)
+            found = propagate(nx.path_graph(200), {0: 0, 199: 1}, solver="changes", max_rounds=most, device=on)
         assert (found.converged, found.unreached.size, found.missing > 0.9) == (False, 0, True)
         assert np.array_equal(found.labels == -1, ~found.shares.any(axis=1))
     # Shares of float64 end at some distance, whatever the rounds.
@@ -325,6 +344,8 @@ def test_labels_of_nobody_and_too_many(monkeypatch: pytest.MonkeyPatch, pocl_dev
         ({"labels": [1]}, "1 labels for 3 vertices: give one for each, -1 where it is not known"),
         ({"labels": {0: 1}, "alpha": 1.0}, "alpha=1.0: give a number above 0 and below 1"),
         ({"labels": {0: 1}, "rule": "majority"}, "rule='majority' is not one of harmonic, spread, published"),
+        ({"labels": {0: 1}, "solver": "magic"}, "solver='magic' does not fit rule='harmonic': give one of gra"),
+        ({"labels": {0: 1}, "rule": "spread", "solver": "gradients"}, "fit rule='spread': give one of changes, rounds"),
         ({"labels": {0: 1}, "tolerance": -1.0}, "tolerance=-1.0: give a number of 0 or more"),
         ({"labels": {0: 1}, "max_rounds": 0}, "max_rounds=0: give a whole number of 1 or more"),
     ],

@@ -20,7 +20,8 @@ class Library:
 
     def __init__(self) -> None:
         self.launches: list[tuple[Any, ...]] = []
-        self.codes = {"load": 0, "launch": 0}
+        self.codes = {"load": 0, "launch": 0, "attribute": 0}
+        self.attributes: list[tuple[int, int]] = []
 
     def cuModuleLoadData(self, module: Any, cubin: bytes) -> int:  # noqa: N802
         module._obj.value = len(cubin)
@@ -29,6 +30,10 @@ class Library:
     def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:  # noqa: N802
         function._obj.value = 7
         return 0 if name == b"rounds" else 500
+
+    def cuFuncSetAttribute(self, function: Any, attribute: int, value: int) -> int:  # noqa: N802
+        self.attributes.append((attribute, value))
+        return self.codes["attribute"]
 
     def cuLaunchCooperativeKernel(self, function: Any, *sizes: Any) -> int:  # noqa: N802
         *shape, shared, stream, places = sizes
@@ -61,6 +66,17 @@ def test_parameters_are_found_where_the_layout_has_them(library: Library) -> Non
     assert packed == struct.pack("PId", 4096, 3, 0.5)
     CooperativeFunction(b"cubin", "rounds").launch((132,), (256,), packed, layout.offsets, 99)
     assert library.launches == [(7, (132, 1, 1, 256, 1, 1), 0, 99, [4096, 3, 0.5])]
+
+
+def test_shared_memory_is_asked_for_once(library: Library) -> None:
+    function, packed = CooperativeFunction(b"cubin", "rounds"), struct.pack("PId", 1, 2, 3)
+    for shared in (1024, 106496, 106496, 0):
+        function.launch((132,), (1024,), packed, [0, 8, 16], 1, shared)
+    assert library.attributes == [(8, 1024), (8, 106496)]
+    assert [launch[2] for launch in library.launches] == [1024, 106496, 106496, 0]
+    library.codes["attribute"] = 1
+    with pytest.raises(LaunchError, match="kernel 'rounds' cannot have 999999 bytes of shared memory: error 1"):
+        function.launch((132,), (1024,), packed, [0, 8, 16], 1, 999999)
 
 
 def test_errors_name_the_kernel(library: Library) -> None:

@@ -13,6 +13,7 @@ from mmsbgen.backends import DeviceInfo
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.selection.index import SHIPPED, Index, Selection
 from mmsbgen.db.store.tuning_store import open_store
+from mmsbgen.families.graph import GRAPH
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.record_key import device_record, toolchain_record
 from mmsbgen.kernels.runtime import look_up
@@ -64,6 +65,18 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     with open_store(tmp_path_factory.mktemp("user") / "tuning.sqlite3") as store:
         assert store.trials() == []
         yield Index(store)
+
+
+@pytest.mark.parametrize("kernel", ["bfs", "sssp", "pagerank"])
+def test_graph_programs_have_records_of_com_dblp(index: Index, kernel: str) -> None:
+    """Large graphs and grids keep the defaults, which are other ones."""
+    sizes = {"n": 317080, "mean_degree": 7, "largest_degree": 343}
+    info = replace(CUDA, compiler="NVRTC 13.0.88")
+    for shape, tier in (("power-law", "exact"), ("large", "default"), ("grid", "default")):
+        problem = GRAPH.problem(**sizes, shape=shape, dtype="float64").only(GRAPH.kernel(kernel).parameters)
+        found = look_up(index, info, GRAPH, kernel, problem)
+        assert found.tier == tier, shape
+        assert ("shipped in nvidia-h200-graphs.jsonl" in found.reason) == (tier == "exact")
 
 
 def _selected(index: Index, info: DeviceInfo, kernel: str, **problem: Any) -> Selection:

@@ -9,8 +9,8 @@ from typing import Any
 
 from mmsbgen.base.errors import LaunchError, LaunchLimitError
 
-#: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE.
-_TOO_LARGE = 720
+#: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, and CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
+_TOO_LARGE, _MOST_SHARED = 720, 8
 
 
 @cache
@@ -32,6 +32,7 @@ class CooperativeFunction:
 
     def __init__(self, cubin: bytes, name: str) -> None:
         self._name = name
+        self._shared = 0
         module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         self._checked(_library().cuModuleLoadData(ctypes.byref(module), cubin), "does not load")
         self._checked(
@@ -39,7 +40,13 @@ class CooperativeFunction:
         )
 
     def launch(
-        self, grid: Sequence[int], block: Sequence[int], packed: bytes, offsets: Sequence[int], stream: int
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        packed: bytes,
+        offsets: Sequence[int],
+        stream: int,
+        shared: int = 0,
     ) -> None:
         """Queue the kernel.
 
@@ -49,16 +56,21 @@ class CooperativeFunction:
             packed: the parameters in the layout of a C struct.
             offsets: where each of them begins, in bytes.
             stream: the handle of a stream.
+            shared: dynamic shared memory of a block in bytes.
 
         Raises:
             LaunchLimitError: more blocks than are resident at once.
             LaunchError: the launch was refused for another reason.
         """
+        if shared > self._shared:
+            code = _library().cuFuncSetAttribute(self._function, _MOST_SHARED, shared)
+            self._checked(code, f"cannot have {shared} bytes of shared memory")
+            self._shared = shared
         data = ctypes.create_string_buffer(packed, len(packed))
         begin = ctypes.addressof(data)
         places = (ctypes.c_void_p * len(offsets))(*(begin + offset for offset in offsets))
         sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
-        code = _library().cuLaunchCooperativeKernel(self._function, *sizes, 0, ctypes.c_void_p(stream), places)
+        code = _library().cuLaunchCooperativeKernel(self._function, *sizes, shared, ctypes.c_void_p(stream), places)
         self._checked(code, f"cannot be launched with grid {tuple(grid)}, block {tuple(block)}")
 
     def _checked(self, code: int, what: str) -> None:

@@ -96,16 +96,18 @@ class CudaKernel(Kernel):
             device.recent.append(name)
             return CudaEvent(device, begin, device.record() if timed else None, name)
 
-    def launch_cooperative(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = ()) -> CudaEvent:
+    def launch_cooperative(
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
+    ) -> CudaEvent:
         device = self.device
-        name, packed = self._packed(grid, block, args, 0)
+        name, packed = self._packed(grid, block, args, shared)
         assert self._layout is not None
         with device.active(LaunchError, name):
             if self._cooperative is None:
                 self._cooperative = CooperativeFunction(self._cubin, self.name)
             timed = device.profiling
             begin = device.record() if timed else None
-            self._cooperative.launch(name.grid, name.block, packed, self._layout.offsets, device.stream.handle)
+            self._cooperative.launch(name.grid, name.block, packed, self._layout.offsets, device.stream.handle, shared)
             device.recent.append(name)
             return CudaEvent(device, begin, device.record() if timed else None, name)
 
@@ -129,7 +131,7 @@ class CudaKernel(Kernel):
     def resources(self) -> dict[str, int]:
         return dict(self._resources)
 
-    def resident_blocks(self, block: int) -> int:
+    def resident_blocks(self, block: int, shared: int = 0) -> int:
         driver, info = self.device.driver, self.device.info
         what = f"kernel {self.name!r}: how many blocks of {block} {info.name} holds at once is not known"
         with self.device.active(LaunchError, what):
@@ -139,7 +141,7 @@ class CudaKernel(Kernel):
                 device.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
                 device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
             )
-        needs = self._resources["registers"], self._resources["shared_bytes"]
+        needs = self._resources["registers"], self._resources["shared_bytes"] + shared
         return resident_blocks(block, *needs, multiprocessor) * info.compute_units
 
 

@@ -11,7 +11,7 @@ from mmsbgen.families.graph.messages import message_inputs
 from mmsbgen.families.graph.messages.message_kernels import messages_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
-from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length
+from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length, solve_kernel
 from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
@@ -22,13 +22,13 @@ PARAMETERS = (
     Parameter("n", 317080, "vertices", minimum=1, maximum=2**32 - 2),
     Parameter("mean_degree", 7, "arcs a vertex", maximum=2**31, soft=True),
     Parameter("largest_degree", 343, "largest degree", maximum=2**32 - 1, soft=True, weight=0.25),
-    Parameter("shape", "power-law", "kind of the generated graph", choices=generated.SHAPES, soft=True),
+    Parameter("shape", "power-law", "kind of graph; large: power-law, of 2^24 arcs or more", choices=generated.SHAPES),
     Parameter("dtype", "float64", "type of weights, distances and ranks", choices=("float32", "float64")),
-    Parameter("weights", "none", "whether PageRank and propagate read weights", choices=("none", "real")),
+    Parameter("weights", "none", "whether kernels that may read weights do", choices=("none", "real")),
     Parameter(
         "features", 16, "F, numbers of a vertex's row, or states of its messages", minimum=1, maximum=MOST_FEATURES
     ),
-    Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published")),
+    Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published", "layered")),
 )
 #: Parameters on which no source depends.
 SIZES = ("n", "mean_degree", "largest_degree", "shape")
@@ -57,8 +57,19 @@ def _rows() -> dict[str, Any]:
 
     def moved(problem: Problem) -> int:
         # In a round a row is read for each arc, and two are written or read for each vertex.
-        a_round = problem.integer("n") * ((problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
+        an_arc = 2 if problem["rule"] == "layered" else 1
+        a_round = problem.integer("n") * ((an_arc * problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
         return WORKLOAD_ROUNDS * a_round
+
+    return given | {"traffic": moved, "flops": lambda problem: moved(problem) // 4}
+
+
+def _solver() -> dict[str, Any]:
+    given = _given("solve", "dtype", "weights", "features")
+
+    def moved(problem: Problem) -> int:
+        # A step reads a row for each arc, and reads or writes eleven rows of each vertex.
+        return problem.integer("n") * (problem.integer("mean_degree") + 11) * _row_bytes(problem)
 
     return given | {"traffic": moved, "flops": lambda problem: moved(problem) // 4}
 
@@ -97,6 +108,7 @@ GRAPH = KernelFamily(
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
             pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60)),
             propagate_kernel(**_rows()),
+            solve_kernel(**_solver()),
             messages_kernel(**_messages()),
         )
     },

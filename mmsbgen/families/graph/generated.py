@@ -13,14 +13,16 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph import inputs, reference
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.families.graph.messages.message_inputs import simple, workload_of_messages
-from mmsbgen.families.graph.row_inputs import workload_of_rows
+from mmsbgen.families.graph.row_inputs import workload_of_rows, workload_of_solver
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 
-SHAPES = ("power-law", "grid", "path")
+SHAPES = ("power-law", "large", "grid", "path")
+#: Arcs from which on a graph is large.
+_MANY_ARCS = 1 << 24
 _RANK_ROUNDS = 20
 #: The reference takes a round for each vertex of a path.
 _LONGEST_PATH = 20_000
@@ -75,7 +77,7 @@ def features(arcs: Arcs) -> dict[str, Value]:
     """The problem parameters of a graph."""
     n, largest = arcs.n_vertices, int(arcs.degrees.max(initial=0))
     mean = round(arcs.n_arcs / max(1, n))
-    shape = "power-law" if largest > 8 * max(mean, 1) else "grid"
+    shape = "grid" if largest <= 8 * max(mean, 1) else "large" if arcs.n_arcs >= _MANY_ARCS else "power-law"
     return {"n": max(1, n), "mean_degree": max(1, mean), "largest_degree": max(1, largest), "shape": shape}
 
 
@@ -99,6 +101,7 @@ def read(file: Path) -> Dataset:
 def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     """Inputs and check of a kernel on a graph; searches begin at a vertex of the largest degree."""
     real = np.float64 if problem.get("dtype") == "float64" else np.float32
+    arcs = arcs.both_ways if kernel == "solve" else arcs
     weighted = kernel == "sssp" or problem.get("weights") == "real"
     if weighted and arcs.weights is None:
         a, b = np.minimum(arcs.sources, arcs.targets), np.maximum(arcs.sources, arcs.targets)
@@ -111,8 +114,10 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     if kernel == "messages":
         arcs = simple(arcs)
         arguments, judge = workload_of_messages(arcs, real, problem.integer("features"))
+    elif kernel == "solve":
+        arguments, judge = workload_of_solver(arcs, real, problem.integer("features"))
     elif kernel == "propagate":
-        arguments, judge = workload_of_rows(arcs, real, problem.integer("features"), problem["rule"] == "published")
+        arguments, judge = workload_of_rows(arcs, real, problem.integer("features"), problem["rule"])
     else:
         arguments, judge = _ARGUMENTS[kernel](arcs, source, real)
     return Workload(inputs.of_graph(arcs, real) | arguments, arcs.n_vertices, judge, repeats="restored")
@@ -143,7 +148,7 @@ def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge
     tolerance = exact * (np.finfo(real).eps * _RANK_ROUNDS * (largest + 8))
     expected = Expected(exact, tolerance)
     state = inputs.state_of_pagerank(arcs, real, 0.85, 0.0, _RANK_ROUNDS)
-    return state, lambda got, config: expected.errors(got["rank"])
+    return state | inputs.places(arcs), lambda got, config: expected.errors(got["rank"])
 
 
 _ARGUMENTS = {

@@ -14,7 +14,6 @@ _FEW_UNITS = 4
 #: Blocks of a fused loop zero counters together.
 _FEWEST_ITEMS = 8
 _WARP, _RESIDENT = 32, 2048
-_MANY_ARCS = 1 << 24
 
 BLOCK = Axis("block_size", (1, 8, 64, 256, 1024), "work-items of a block")
 PER_ITEM = Axis("per_item", (1, 16, 64, 256), "vertices in a row that a work-item takes")
@@ -130,9 +129,8 @@ def round_space(a: Rounds) -> Space:
 def round_default(a: Rounds, problem: Problem, traits: Traits) -> Config:
     """The configuration without records."""
     gpu, cuda = traits.kind == "gpu", traits.dialect == "cuda"
-    arcs = problem.integer("n") * problem.integer("mean_degree")
     # On an H100 a barrier of few blocks is what a round of few vertices needs, and large rounds fill the device.
-    large = cuda and arcs >= _MANY_ARCS and problem["shape"] != "grid"
+    large = cuda and problem["shape"] == "large"
     found: dict[str, Any] = {
         "loop": "whole" if cuda else "launches",
         "team": "grid" if cuda else "item",

@@ -46,10 +46,25 @@ _MARKED = Argument("marked", "u32", "inout", "[n] last round that a vertex was m
 _COUNTS = Argument("counts", "u32", "inout", "[64, 4] change, arcs of what moved and arcs read, by round")
 _SETTINGS = Argument("settings", "double", "inout", "[9] what decides the end, and what came of it")
 _ONLY = Argument("only_marked", "u32", "scalar", "whether only marked vertices get new rows")
+_COMPARES = Argument("compares", "u32", "scalar", "whether anybody asks how far rows move; else own rows are not read")
 _LIMIT = Argument("tolerance", "real", "scalar", "largest change that others need not know of")
 
+_WEIGHT_OF = Argument("weight_of", "real", "in", "[n] weight of all arcs of a vertex")
+_LEFT = Argument("left", "real", "inout", "[n, LD] how far a round would move rows")
+_IMAGE = Argument("image", "real", "inout", "[n, LD] how far a step along the direction changes that")
+_SLOTS = Argument("slots", "real", "inout", "[1024, LD] sums of blocks")
+_FACTORS = Argument(
+    "factors", "real", "inout", "[3, LD] squares of what is left, length of a step, part of a direction"
+)
+_RESTART = Argument("restart", "u32", "scalar", "whether there is no direction yet")
+_ALONG = Argument("along", "u32", "scalar", "whether sums are those of a product along the direction")
+_BLOCKS_OF = Argument("blocks", "u32", "scalar", "blocks that added up")
+#: Most blocks of a kernel that sums rows.
+SUMMING = 1024
+
 _STATE = (_SENT, _ROW, _MOVED, _MARKED)
-_GIVEN = (ARCS_OUT[0], *ARCS_IN, IN_WEIGHTS, _SCALE, _SEED_OF, _SEEDS, _ORDERED)
+_WEIGHTS = Argument("in_weights", "real", "in", f"{IN_WEIGHTS.doc}; [A, LD] of rule=layered")
+_GIVEN = (ARCS_OUT[0], *ARCS_IN, _WEIGHTS, _SCALE, _SEED_OF, _SEEDS, _ORDERED)
 #: Rows that a launch only reads go through the cache for constants.
 _READ = Argument("sent", "real", "in", _SENT.doc)
 
@@ -78,7 +93,7 @@ def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
         return f"a block of {block} is not a whole number of teams of {lanes}"
     if lanes > 1 and lanes // 2 >= _vectors(config, problem):
         return f"{lanes} work-items for a row of {_vectors(config, problem)} vectors: half of them would idle"
-    if lanes > 1 and problem["rule"] == "published":
+    if lanes > 1 and problem.get("rule") == "published":
         return "one work-item normalises a row of rule=published"
     return None
 
@@ -92,11 +107,17 @@ def _chunks(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
+_SPACE = Space(
+    (_LANES, _WIDTH, BLOCK, _CHUNKS, _ROWS, _PER_TEAM, _ORDER, _CHECK),
+    (BLOCKS, Constraint("vector_width", _width), Constraint("lanes", _lanes), Constraint("chunks", _chunks)),
+)
+
+
 def _default(problem: Problem, traits: Traits) -> Config:
     length = row_length(problem.integer("features"))
     gpu = traits.kind == "gpu"
     width = min(length, 4 if gpu else 16)
-    lanes = min(32, 1 << (length // width - 1).bit_length()) if gpu and problem["rule"] != "published" else 1
+    lanes = min(32, 1 << (length // width - 1).bit_length()) if gpu and problem.get("rule") != "published" else 1
     chunks = 1 if gpu else 8
     while chunks > 1 and chunks // 2 * lanes >= length // width:
         chunks //= 2
@@ -125,8 +146,9 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         "chunks": int(config["chunks"]),
         "rows": int(config["rows_in_flight"]),
         "per_team": int(config["per_team"]),
-        "weighted": problem["weights"] == "real",
-        "published": problem["rule"] == "published",
+        "weighted": problem.get("weights") == "real" and problem.get("rule") != "layered",
+        "published": problem.get("rule") == "published",
+        "layered": problem.get("rule") == "layered",
         "by_degree": config["order"] == "degree",
     }
 
@@ -140,7 +162,7 @@ def _entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
     return {
         "begin": (_SEED_OF, _SEEDS, *_STATE, _COUNTS, N),
         "publish": (*ARCS_OUT, *_STATE, N, STEP),
-        "pull": (*_GIVEN, _READ, _ROW, _MOVED, _MARKED, _COUNTS, N, STEP, _ONLY, _LIMIT),
+        "pull": (*_GIVEN, _READ, _ROW, _MOVED, _MARKED, _COUNTS, N, STEP, _ONLY, _COMPARES, _LIMIT),
     }
 
 
@@ -162,13 +184,15 @@ def _rounds(on: Launches) -> None:
     step, read, work, change, refresh = start, start, 0, np.inf, start > 0
     while step < most:
         driven = bool(changes) and moving * changes < arcs and not refresh
-        for _ in range(min(every, int(most) - step)):
+        last = min(step + every, int(most))
+        while step < last:
             if driven:
                 on.launch("publish", grid, block, n=n, step=np.uint32(step))
             else:
                 on.swap("sent", "row")
             step += 1
-            on.launch("pull", grid, block, n=n, step=np.uint32(step), only_marked=np.uint32(driven), tolerance=limit)
+            flags = {"only_marked": np.uint32(driven), "compares": np.uint32(driven or step == last)}
+            on.launch("pull", grid, block, n=n, step=np.uint32(step), **flags, tolerance=limit)
         counts = on.read("counts")
         rows = counts[np.arange(read + 1, step + 1) % COUNTS[0]]
         read, work = step, work + int(rows[:, _READ_ARCS].sum(dtype=np.uint64))
@@ -182,10 +206,94 @@ def _rounds(on: Launches) -> None:
     on.write("settings", settings)
 
 
+def _parts(config: Config, problem: Problem, traits: Traits) -> str | None:
+    block, size = int(config["block_size"]), 8 if problem["dtype"] == "float64" else 4
+    needed = block * size * (int(config["vector_width"]) + 1) if block > 1 else 0
+    if needed > traits.local_memory:
+        return f"sums of a block take {needed} bytes, and local memory has {traits.local_memory}"
+    return None
+
+
+def _solver_entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
+    arcs = (*ARCS_IN, IN_WEIGHTS, _SCALE, _WEIGHT_OF, _ORDERED)
+    return {
+        "begin": (_SEED_OF, _SEEDS, _ROW, N),
+        "product": (*arcs, _READ, _LEFT, _IMAGE, _SLOTS, _COUNTS, N, STEP, _RESTART),
+        "advance": (_WEIGHT_OF, _ORDERED, _READ, _ROW, _LEFT, _IMAGE, _SLOTS, _FACTORS, _COUNTS, N, STEP),
+        "direct": (_LEFT, _FACTORS, _SENT, N, _RESTART),
+        "totals": (_SLOTS, _FACTORS, _BLOCKS_OF, _ALONG),
+    }
+
+
+def _solve(on: Launches) -> None:
+    """Conjugate gradients until a round would move no number by more than the tolerance.
+
+    What is left is updated from step to step.  It is computed anew when that seems to be little, and steps begin anew.
+    """
+    settings = on.read("settings")
+    tolerance, most = settings[TOLERANCE], int(settings[MOST_ROUNDS])
+    grid, block = (each[0] for each in _shape(on.problem, on.config, on.count, on.traits).shape)
+    grid = min(grid, SUMMING)
+    n, blocks, every = np.uint32(on.count), np.uint32(grid), int(on.config["check_every"])
+    yes, no = np.uint32(1), np.uint32(0)
+
+    def change() -> float:
+        return float(on.read("counts")[step % COUNTS[0], _CHANGE : _CHANGE + 1].copy().view(np.float32)[0])
+
+    if not (start := int(settings[START])):
+        on.launch("begin", grid, block, n=n)
+    step, products = start, 0
+    while True:
+        step, products = step + 1, products + 1
+        on.swap("sent", "row")
+        on.launch("product", grid, block, n=n, step=np.uint32(step), restart=yes)
+        on.swap("sent", "row")
+        on.launch("totals", 1, block, blocks=blocks, along=no)
+        left = change()
+        if left <= tolerance or step >= most:
+            break
+        first, near = yes, np.inf
+        while step < most - 1 and not near <= tolerance:
+            for _ in range(min(every, most - 1 - step)):
+                step, products = step + 1, products + 1
+                on.launch("direct", grid, block, n=n, restart=first)
+                on.launch("product", grid, block, n=n, step=np.uint32(step), restart=no)
+                on.launch("totals", 1, block, blocks=blocks, along=yes)
+                on.launch("advance", grid, block, n=n, step=np.uint32(step))
+                on.launch("totals", 1, block, blocks=blocks, along=no)
+                first = no
+            near = change()
+    settings[[ROUNDS, CHANGE]] = step, left
+    settings[PASSES] = products + (settings[PASSES] if start else 0.0)
+    on.write("settings", settings)
+
+
+def solve_kernel(**given: Any) -> KernelSpec:
+    """Rows that are weighted means of their neighbours' rows, by conjugate gradients on all columns at once.
+
+    ``x_v = scale_v sum_u w_uv x_u`` where the scale is not 0; other rows are those of seeds.
+    """
+    rows = (_SENT, _ROW, _LEFT, _IMAGE, _SLOTS, _FACTORS, _COUNTS, _SETTINGS)
+    return KernelSpec(
+        name="solve",
+        template="graph/rows.jinja",
+        doc="rows that are means of neighbours' rows, solved for: harmonic shares of labels",
+        arguments=(*ARCS_IN, IN_WEIGHTS, _SCALE, _WEIGHT_OF, _SEED_OF, _SEEDS, _ORDERED, *rows),
+        space=Space(_SPACE.axes, (*_SPACE.constraints, Constraint("block_size", _parts))),
+        default=_default,
+        variables=_variables,
+        launch=_shape,
+        entries=_solver_entries,
+        program=_solve,
+        **given,
+    )
+
+
 def propagate_kernel(**given: Any) -> KernelSpec:
     """Rows that are sums of neighbours' rows, round after round.
 
     ``rule=seeded``: ``x_v = scale_v sum_u w_uv x_u + seed_v`` (harmonic functions, label spreading, restart walks).
+    ``rule=layered``: the same with a row of weights for each arc, ``w_uv o x_u``: each number has a layer of its own.
     ``rule=published``: ``x_v = normalise(scale_v a / |a| + (1 - scale_v) x_v)``, ``a = sum_u w_uv x_u``, as the paper
     prints it (Zhu and Ghahramani 2002, without clamping).
     """
@@ -194,10 +302,7 @@ def propagate_kernel(**given: Any) -> KernelSpec:
         template="graph/rows.jinja",
         doc="rows of F numbers that neighbours pass on: labels, walks from many vertices",
         arguments=(*_GIVEN, *_STATE, _COUNTS, ARCS_OUT[1], _SETTINGS),
-        space=Space(
-            (_LANES, _WIDTH, BLOCK, _CHUNKS, _ROWS, _PER_TEAM, _ORDER, _CHECK),
-            (BLOCKS, Constraint("vector_width", _width), Constraint("lanes", _lanes), Constraint("chunks", _chunks)),
-        ),
+        space=_SPACE,
         default=_default,
         variables=_variables,
         launch=_shape,

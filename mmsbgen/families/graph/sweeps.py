@@ -13,7 +13,7 @@ from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, LOOP, PER_ITEM, PER
 from mmsbgen.families.graph.round_kernels import shape
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.host_program import Launches
-from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 #: Places of ``settings``.
@@ -21,11 +21,14 @@ ALPHA, TOLERANCE, MOST_ROUNDS, LOST, ROUNDS, CHANGE = range(6)
 
 _SUMS = Axis("sums", (1, 2, 4), "sums of a vertex that are added up side by side")
 
+_SHARES = (
+    Argument("share", "real", "inout", "[n] rank over the weight of all arcs out"),
+    Argument("share_next", "real", "inout", "[n] the same after this round"),
+)
 _RANKS = (
     *ARCS_IN,
     IN_WEIGHTS,
-    Argument("share", "real", "inout", "[n] rank over the weight of all arcs out"),
-    Argument("share_next", "real", "inout", "[n] the same after this round"),
+    *_SHARES,
     Argument("rank", "real", "inout", "[n]"),
     Argument("inverse_out", "real", "in", "[n] 1 / weight of all arcs out; 0 without any"),
     Argument("restart", "real", "in", "[n] where walks begin again, sums to 1"),
@@ -37,6 +40,9 @@ _HUBS = (
     Argument("partial", "real", "inout", "[64 H] sums of parts of their arcs"),
     Argument("arrived", "u32", "inout", "[1] blocks that came to barriers"),
 )
+_PLACES = Argument("places", "u32", "in", "[n] place of each vertex's share: by falling number of arcs out")
+_SOURCE_PLACES = Argument("source_places", "u32", "in", "[A] place of the share that each arc brings")
+_PLACED = Argument("source_places", "u32", "inout", "[A] place of the share that each arc brings")
 _SETTINGS = Argument("settings", "real", "inout", "[6] alpha, tolerance, rounds, dangling rank; then rounds, change")
 _ALPHA = Argument("alpha", "real", "scalar", "probability that a walk goes on")
 _FUSED = (
@@ -50,8 +56,19 @@ _LANES = Axis(
     (1, 4, 8, 32, 0),
     "work-items that share the arcs in of a vertex in a fused loop; 0: those of a warp share those of 32 vertices",
 )
+_ORDER = Axis(
+    "order", ("given", "degree"), "whether shares lie as vertices are numbered, or those read most come first"
+)
+_CACHING = Axis(
+    "caching", ("all", "shares"), "what caches keep in a fused loop: all that is read, or shares and no arcs"
+)
+_HELD = Axis("held", (0, 64, 104), "KiB of the first shares that each block of a fused loop keeps in local memory")
+#: Memory of a multiprocessor that the driver takes for each block.
+_OF_DRIVER = 1024
 #: Blocks that have a row of slots, twice; vertices of the rounds of one launch, so that the host can stop it.
 MOST_BLOCKS, MOST_AT_ONCE = 2048, 1 << 28
+#: Blocks for each compute unit that find the places of arcs.
+_PIECES = 16
 _DANGLING = Argument("dangling", "real", "scalar", "rank of all vertices without arcs out")
 
 
@@ -66,6 +83,9 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
 def _rank(on: Launches) -> None:
     """Rounds until the sum of changes is below the tolerance."""
     settings = on.read("settings")
+    if on.config["order"] == "degree":
+        on.launch("arrange", on.traits.compute_units * _PIECES, int(on.config["block_size"]), n=np.uint32(on.count))
+        on.swap("share", "share_next")
     if on.config["loop"] == "whole":
         _rank_fused(on, settings)
         return
@@ -86,9 +106,9 @@ def _rank_fused(on: Launches, settings: NDArray[Any]) -> None:
     """The same by few launches, each of so many rounds that the host can stop them."""
     block = int(on.config["block_size"])
     grid = on.traits.compute_units * int(on.config["blocks_per_unit"]) if on.traits.dialect == "cuda" else 1
-    grid = min(grid, MOST_BLOCKS)
+    grid, held = min(grid, MOST_BLOCKS), int(on.config["held"]) * 1024
     if grid > 1:
-        grid = min(grid, on.resident_blocks("ranks", block))
+        grid = min(grid, on.resident_blocks("ranks", block, held))
     # The barrier counts arrivals in 32 bits.
     rounds, at_once = 0, min(1 << 16, max(1, MOST_AT_ONCE // on.count))
     settings[CHANGE] = np.inf
@@ -96,7 +116,7 @@ def _rank_fused(on: Launches, settings: NDArray[Any]) -> None:
         most = np.uint32(min(at_once, settings[MOST_ROUNDS] - rounds))
         given = {"n": np.uint32(on.count), "alpha": settings[ALPHA], "tolerance": settings[TOLERANCE]}
         on.write("arrived", np.zeros(1, np.uint32))
-        on.launch_cooperative("ranks", grid, block, **given, first_dangling=settings[LOST], most_rounds=most)
+        on.launch_cooperative("ranks", grid, block, held, **given, first_dangling=settings[LOST], most_rounds=most)
         settings = on.read("settings")
         if int(settings[ROUNDS]) % 2:
             on.swap("share", "share_next")
@@ -106,14 +126,45 @@ def _rank_fused(on: Launches, settings: NDArray[Any]) -> None:
 
 
 def _rank_entries(config: Config) -> dict[str, tuple[Argument, ...]]:
+    given: tuple[Argument, ...] = _RANKS
+    entries: dict[str, tuple[Argument, ...]] = {}
+    if config["order"] == "degree":
+        entries["arrange"] = (*ARCS_IN, _PLACES, *_SHARES, _PLACED, N)
+        given = (ARCS_IN[0], _SOURCE_PLACES, _PLACES, *_RANKS[len(ARCS_IN) :])
     if config["loop"] == "launches":
-        return {"rank": (*_RANKS, N, _ALPHA, _DANGLING)}
-    return {"ranks": (*_RANKS, *_HUBS, _SETTINGS, N, _ALPHA, *_FUSED)}
+        return entries | {"rank": (*given, N, _ALPHA, _DANGLING)}
+    return entries | {"ranks": (*given, *_HUBS, _SETTINGS, N, _ALPHA, *_FUSED)}
 
 
 def _rank_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    fused = {"hub": inputs.HUB, "parts": inputs.PARTS, "slots": MOST_BLOCKS}
-    return _variables(problem, config, traits) | (fused if config["loop"] == "whole" else {})
+    fused = {"hub": inputs.HUB, "parts": inputs.PARTS, "slots": MOST_BLOCKS, "held": _held(problem, config)}
+    arranged = {"arranged": config["order"] == "degree", "streamed": config["caching"] == "shares"}
+    return _variables(problem, config, traits) | arranged | (fused if config["loop"] == "whole" else {})
+
+
+def _held(problem: Problem, config: Config) -> int:
+    """The shares that a block holds."""
+    return int(config["held"]) * 1024 // (8 if problem["dtype"] == "float64" else 4)
+
+
+def _rank_held(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["held"] == 0:
+        return None
+    if config["loop"] == "launches" or traits.dialect != "cuda" or config["order"] == "given":
+        return "only fused loops of CUDA hold shares, of order=degree: held must be 0"
+    sums = 2 * int(config["block_size"]) * (8 if problem["dtype"] == "float64" else 4)
+    block = int(config["held"]) * 1024 + sums
+    if (block + _OF_DRIVER) * int(config["blocks_per_unit"]) > traits.launch_memory + _OF_DRIVER:
+        return (
+            f"{config['blocks_per_unit']} blocks need {block} bytes each of the {traits.launch_memory} of local memory"
+        )
+    return None
+
+
+def _rank_caching(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["caching"] == "all" or (config["loop"] == "whole" and traits.dialect == "cuda"):
+        return None
+    return "only fused loops of CUDA tell caches what to keep: caching must be all"
 
 
 def _rank_loop(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -128,10 +179,18 @@ def _rank_loop(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _rank_default(problem: Problem, traits: Traits) -> Config:
-    if traits.dialect == "cuda":
-        lanes = 1 if problem["shape"] == "grid" else 0
-        return {"loop": "whole", "block_size": 256, "per_item": 1, "sums": 4, "lanes": lanes, "blocks_per_unit": 4}
-    return {**_default(problem, traits), "loop": "launches", "sums": 1, "lanes": 1, "blocks_per_unit": 1}
+    found: dict[str, Value]
+    if traits.dialect != "cuda":
+        found = {**_default(problem, traits), "loop": "launches", "sums": 1, "lanes": 1, "blocks_per_unit": 1}
+        return found | {"order": "given", "caching": "all", "held": 0}
+    found = {"loop": "whole", "block_size": 256, "per_item": 1, "sums": 4, "blocks_per_unit": 4}
+    found |= {"lanes": 0, "order": "given", "caching": "all", "held": 0}
+    if problem["shape"] != "large":
+        return found | {"lanes": 1 if problem["shape"] == "grid" else 0}
+    # Shares are more than caches keep: those read most come first, and stay in local memory where there is much.
+    found |= {"order": "degree", "caching": "shares"}
+    held = found | {"block_size": 1024, "blocks_per_unit": 1, "held": 104}
+    return held if _rank_held(held, problem, traits) is None else found
 
 
 def pagerank_kernel(**given: Any) -> KernelSpec:
@@ -140,8 +199,16 @@ def pagerank_kernel(**given: Any) -> KernelSpec:
         name="pagerank",
         template="graph/ranks.jinja",
         doc="rank of each vertex: how often a random walk that begins again now and then visits it",
-        arguments=(*_RANKS, *_HUBS, _SETTINGS),
-        space=Space((_LOOP, BLOCK, PER_ITEM, _SUMS, _LANES, PER_UNIT), (BLOCKS, Constraint("loop", _rank_loop))),
+        arguments=(*_RANKS, *_HUBS, _PLACES, _PLACED, _SETTINGS),
+        space=Space(
+            (_LOOP, BLOCK, PER_ITEM, _SUMS, _LANES, PER_UNIT, _ORDER, _CACHING, _HELD),
+            (
+                BLOCKS,
+                Constraint("loop", _rank_loop),
+                Constraint("caching", _rank_caching),
+                Constraint("held", _rank_held),
+            ),
+        ),
         default=_rank_default,
         variables=_rank_variables,
         launch=shape,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mmsbgen.algorithms import bfs
@@ -40,8 +41,10 @@ FUSED: dict[str, list[dict[str, Any]]] = {
         {"team": "item", "width": 4, "loop": "phases"},
     ],
     "cores": [{"team": "item", "block_size": 64}, {"team": "grid"}, {"team": "grid", "loop": "phases"}],
-    "pagerank": [{"sums": 1, "block_size": 64}, {"sums": 4}],
+    "pagerank": [{"sums": 1, "block_size": 64}, {"sums": 4}, {"order": "degree"}],
 }
+#: What PageRank of large graphs has beside the default.
+LARGE = {"order": "degree", "caching": "shares", "held": 104, "block_size": 1024, "blocks_per_unit": 1}
 CUDA = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024, compute_units=132)
 
 
@@ -141,7 +144,7 @@ def test_more_blocks_than_are_resident_are_refused(monkeypatch: pytest.MonkeyPat
         launches(device).launch_cooperative("rounds", 1, 64)
         with pytest.raises(LaunchLimitError, match="264 blocks of 256 work-items.*holds 0 of them at once"):
             launches(device).launch_cooperative("rounds", 264, 256)
-        monkeypatch.setattr(FakeKernel, "resident_blocks", lambda self, block: 132)
+        monkeypatch.setattr(FakeKernel, "resident_blocks", lambda self, block, shared=0: 132)
         with pytest.raises(LaunchLimitError, match="fake device holds 132 of them at once; give fewer blocks"):
             launches(device).launch_cooperative("rounds", 133, 256)
         with pytest.raises(LaunchLimitError, match="blocks of fake device cannot wait for each other; launch one"):
@@ -167,6 +170,34 @@ def test_values_that_do_not_go_together_are_refused(changes: dict[str, Any], rea
         spec.space.check(fused("bfs", changes), PROBLEM, Traits("opencl", "cpu"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"order": "given", "held": 64}, "of order=degree: held must be 0"),
+        ({"loop": "launches", "lanes": 1, "caching": "all"}, "only fused loops of CUDA hold shares"),
+        ({"loop": "launches", "lanes": 1, "held": 0}, "only fused loops of CUDA tell caches what to keep"),
+        ({"blocks_per_unit": 2}, "2 blocks need 122880 bytes each of the 232448 of local memory"),
+    ],
+)
+def test_shares_are_held_where_there_is_room(changes: dict[str, Any], reason: str) -> None:
+    spec, large = GRAPH.kernel("pagerank"), PROBLEM.replace(shape="large")
+    default = dict(spec.default(large, CUDA))
+    assert default == dict(spec.default(PROBLEM, CUDA)) | LARGE
+    with pytest.raises(ConfigError, match=reason):
+        spec.space.check(default | changes, large, CUDA)
+    # A device of less local memory caches them.
+    small = replace(CUDA, launch_memory=100 * 1024)
+    assert dict(spec.default(large, small))["held"] == 0
+    assert spec.space.refusal(dict(spec.default(large, small)), large, small) is None
+
+
+def test_vertices_with_most_arcs_out_come_first() -> None:
+    graph = arcs([(0, 1), (2, 1), (2, 0), (2, 3), (3, 3)], 5)
+    order = np.argsort(inputs.places(graph)["places"])
+    assert sorted(order.tolist()) == [0, 1, 2, 3, 4]
+    assert np.all(np.diff(graph.degrees[order]) <= 0)
+
+
 @pytest.mark.slow
 def test_fused_loops_compile_for_cuda() -> None:
     compiler = find_compiler("nvrtc")  # it belongs to the development install
@@ -176,9 +207,11 @@ def test_fused_loops_compile_for_cuda() -> None:
         ("sssp", {"loop": "phases", "team": "item", "walk": 1024}),
         ("cores", {"loop": "phases", "block_size": 1024}),
         ("pagerank", {"lanes": 4, "blocks_per_unit": 1}),
+        ("pagerank", LARGE),
+        ("pagerank", LARGE | {"lanes": 8, "block_size": 256, "blocks_per_unit": 2}),
     ):
-        spec = GRAPH.kernel(name)
-        config = dict(spec.default(PROBLEM, CUDA)) | changes
-        compiled = compile_cuda(render(spec, PROBLEM, config, CUDA).text, "sm_90", HASTY, compiler=compiler)
+        spec, problem = GRAPH.kernel(name), PROBLEM.replace(weights="real")
+        config = dict(spec.default(problem, CUDA)) | changes
+        compiled = compile_cuda(render(spec, problem, config, CUDA).text, "sm_90", HASTY, compiler=compiler)
         assert set(compiled.resources) == set(spec.entry_points(config))
         assert [line for line in compiled.log.splitlines() if ": warning" in line] == []

@@ -68,9 +68,37 @@ def test_published_rounds_as_they_are_printed(opencl_device: Device) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("features", [1, 3, 33, 128])
+def test_each_number_walks_on_its_own_layer(features: int, opencl_device: Device) -> None:
+    for config in (None, odd_config(features, 2, opencl_device)):
+        bound = built(opencl_device, config, features=features, rule="layered", dtype="float32")
+        for shape, graph in shapes().items():
+            given = workload("propagate", graph, bound.problem, 0)
+            assert given.verify(run(bound, given), bound.config) is None, shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", [1, 3, 33, 130])
+def test_the_solver_finds_means_of_neighbours(features: int, opencl_device: Device) -> None:
+    spec = GRAPH.kernel("solve")
+    for weights, config in (("none", None), ("real", odd_config(features, 3, opencl_device))):
+        problem = GRAPH.problem(features=features, weights=weights, dtype="float32")
+        config = config or spec.default(problem, traits_of(opencl_device.info))
+        bound = build(opencl_device, spec, problem, config)
+        for shape, graph in shapes().items():
+            given = workload("solve", graph, bound.problem, 0)
+            placed = upload(opencl_device, given)
+            bound.launch(given.count, placed).wait()
+            got = {name: opencl_device.download(placed[name]) for name in spec.written}
+            release(placed)
+            assert given.verify(got, config) is None, shape
+            assert got["settings"][ROUNDS] < 1000, shape
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [1024, 16])
 def test_it_keeps_within_its_arrays(features: int, opencl_device: Device) -> None:
-    for values in ({"dtype": "float64"}, {"dtype": "float32", "weights": "real"}):
+    for values in ({"dtype": "float64"}, {"dtype": "float32", "weights": "real"}, {"rule": "layered"}):
         assert check_built(opencl_device, built(opencl_device, features=features, n=300, **values)) is None
 
 
