@@ -12,6 +12,7 @@ from typing import Any, Literal
 from mmsbgen.backends import DeviceInfo, find_device
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.db.selection.index import SHIPPED, shipped_groups
 from mmsbgen.detection.check_request import check_request
 from mmsbgen.detection.load_graph import load_graph
 from mmsbgen.detection.plan_chain import fitting_plan
@@ -148,4 +149,6 @@ def _ready(device: str | None) -> DeviceInfo:
 
     from mmsbgen.detection import publish, run_chains, start_chain  # noqa: F401
 
-    return find_device(device)
+    info = find_device(device)
+    shipped_groups(SHIPPED, info.kind)
+    return info

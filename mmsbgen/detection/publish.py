@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -55,8 +56,10 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     found, numbered = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler), tell=making)
     own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
     memberships = replace(own, others=finished.others)
-    calibrating = partial(request.on_making, "calibration of link probabilities")
-    memberships, calibration = calibrate(memberships, parts, checked.options.seed, calibrating)
+    with ThreadPoolExecutor(1) as beside:
+        calibrated = beside.submit(calibrate, memberships, parts, checked.options.seed)
+        judged = verdict(sampler, wide.indices[:, 0], request.on_making)
+    memberships, calibration = calibrated.result()
     interrupted = sampler.iteration < sampler.limit or finished.missing > 0
     rule = {"name": request.rule, "threshold": threshold}
     notes: dict[str, Any] = {"tried": [asdict(one) for one in finished.tried]} if finished.tried else {}
@@ -69,7 +72,7 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
         "test": _metrics(sampler, memberships, parts.test),
     }
     notes["calibration"] = calibration
-    notes["verdict"] = asdict(verdict(sampler, wide.indices[:, 0], request.on_making))
+    notes["verdict"] = asdict(judged)
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
     if draws := memberships.all_draws:
         of_pi = {} if own.posterior is None else moments.WHOLE_ARRAYS if request.whole else moments.ARRAYS

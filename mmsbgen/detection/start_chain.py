@@ -27,7 +27,7 @@ from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.start_trials import choose, trials_told
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.starts.background_search import StartSearch
-from mmsbgen.sampler.starts.device_moves import moving_kernel
+from mmsbgen.sampler.starts.device_moves import moving_kernels
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def built_chain(
 
 def _moves_config(sampler: Sampler) -> Config | None:
     """The configuration of the kernel that helps to search for starts; None if it does not compile."""
-    kernel = moving_kernel(sampler.runtime, sampler.problem, "starts are sought")
-    return None if kernel is None else kernel.config
+    kernels = moving_kernels(sampler.runtime, sampler.problem, "starts are sought")
+    return None if kernels is None else kernels.best.config
 
 
 def _tell_configurations(sampler: Sampler, request: Request) -> None:

@@ -18,8 +18,8 @@ from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_by
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.graph.files.text_tables import find_delimiter, read_arcs
 from mmsbgen.graph.files.words import as_int64
-from mmsbgen.graph.graph import Graph, number_integers, object_ids, string_ids
-from mmsbgen.graph.ids import number_ids
+from mmsbgen.graph.graph import Graph, number_integers
+from mmsbgen.graph.ids import number_ids, object_ids, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS
 from mmsbgen.graph.sources import as_graph
 

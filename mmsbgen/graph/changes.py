@@ -16,11 +16,10 @@ from mmsbgen.graph.graph import (
     UInt64Array,
     link_keys,
     number_integers,
-    object_ids,
     read_only,
     unpack_pairs,
 )
-from mmsbgen.graph.ids import ordered_ids
+from mmsbgen.graph.ids import object_ids, ordered_ids
 from mmsbgen.graph.split import HeldOut, Split, draw_non_links, held_out, pair_places
 
 

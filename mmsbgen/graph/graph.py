@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_text, plain, plural
+from mmsbgen.base.processes import cores, side_by_side
 
 Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]
@@ -27,6 +29,8 @@ UInt64Array = NDArray[np.uint64]
 #: Vertices are 32-bit on the device; the largest 32-bit value is reserved for "no vertex".
 MAX_VERTICES = 2**32 - 1
 
+#: Links that a thread takes at a time.
+_LINKS = 1 << 19
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFF_FFFF)
 
@@ -74,11 +78,20 @@ class Adjacency:
         """Build the adjacency of ``n_vertices`` vertices from distinct unordered ``pairs`` ``[E, 2]``."""
         from scipy.sparse import coo_array  # takes a tenth of a second
 
-        first, second = pairs.astype(np.int32 if n_vertices < 2**31 else np.int64).T
-        # Of lexicographic pairs u < v each row comes in order: first its smaller neighbours, then the larger ones.
-        ends = np.concatenate([second, first]), np.concatenate([first, second])
-        matrix = coo_array((np.ones(ends[0].size, np.int8), ends), (n_vertices, n_vertices)).tocsr()
-        return Adjacency(read_only(matrix.indptr.astype(np.int64)), read_only(matrix.indices.astype(np.uint32)))
+        first, second = np.ascontiguousarray(pairs.astype(np.int32 if n_vertices < 2**31 else np.int64).T)
+        number = min(8, cores(), max(1, len(pairs) // _LINKS))  # each part takes a look at all pairs
+        bounds = [n_vertices * part // number for part in range(number + 1)]
+
+        def rows(low: int, high: int) -> tuple[NDArray[Any], UInt32Array]:
+            """Degrees and neighbours of some vertices; of pairs in order first the smaller ones, then the larger."""
+            others, own = (np.flatnonzero((end >= low) & (end < high)) for end in (second, first))
+            ends = np.concatenate([second[others], first[own]]) - low, np.concatenate([first[others], second[own]])
+            matrix = coo_array((np.ones(ends[0].size, np.int8), ends), (high - low, n_vertices)).tocsr()
+            return np.diff(matrix.indptr), matrix.indices.astype(np.uint32)
+
+        found = list(side_by_side(lambda part: rows(*part), pairwise(bounds)))
+        degrees, neighbours = (np.concatenate([one[at] for one in found]) for at in (0, 1))
+        return Adjacency(read_only(np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])), read_only(neighbours))
 
     def __repr__(self) -> str:
         return (
@@ -186,11 +199,16 @@ class Graph:
             raise ValueError(f"links must be int64 [E, 2], not {links.dtype} {links.shape}")
         if self.ids.shape != (self.n_vertices,):
             raise ValueError(f"ids must have shape ({self.n_vertices},), not {self.ids.shape}")
-        if links.size and (links.min() < 0 or links.max() >= self.n_vertices or np.any(links[:, 0] >= links[:, 1])):
-            raise ValueError(f"links must satisfy 0 <= u < v < {self.n_vertices}")
-        keys = pack_pairs(links[:, 0], links[:, 1])
-        if np.any(keys[1:] <= keys[:-1]):
-            raise ValueError("links must be distinct and in lexicographic order")
+
+        def wrong(first: int) -> str | None:
+            u, v = links[max(0, first - 1) : first + _LINKS].T  # with the one before them
+            if u.min() < 0 or v.max() >= self.n_vertices or np.any(u >= v):
+                return f"satisfy 0 <= u < v < {self.n_vertices}"
+            keys = pack_pairs(u, v)
+            return "be distinct and in lexicographic order" if np.any(keys[1:] <= keys[:-1]) else None
+
+        for what in filter(None, side_by_side(wrong, range(0, len(links), _LINKS))):
+            raise ValueError(f"links must {what}")
         object.__setattr__(self, "links", read_only(links))
         object.__setattr__(self, "ids", read_only(self.ids))
 
@@ -268,7 +286,12 @@ def build_graph(
     """
     n_vertices, n_lines = int(ids.size), int(first.size)
     check_count(n_vertices, name)
-    upward, keys = first < second, pack_pairs(np.minimum(first, second), np.maximum(first, second))
+
+    def packed(begin: int) -> tuple[NDArray[np.bool_], UInt64Array]:
+        a, b = (ends[begin : begin + _LINKS] for ends in (first, second))
+        return a < b, pack_pairs(np.minimum(a, b), np.maximum(a, b))
+
+    upward, keys = map(np.concatenate, zip(*side_by_side(packed, range(0, max(1, n_lines), _LINKS)), strict=True))
     if upward.all():
         up, down = distinct_keys(keys), keys[:0]
     else:
@@ -352,22 +375,6 @@ def in_order(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     ascending >>= bits
     ascending += low
     return ascending, places
-
-
-def string_ids(words: list[str]) -> NDArray[Any]:
-    """Return ``words`` as an id array ``[N]``: dtype ``U``, or object if a word is long or ends with NUL."""
-    longest = max(map(len, words), default=0)
-    if longest > 256 or any(word.endswith("\0") for word in words):
-        return object_ids(words)
-    return np.array(words, dtype=f"U{max(longest, 1)}")
-
-
-def object_ids(items: list[Any]) -> NDArray[Any]:
-    """Return ``items`` as an object array ``[N]``; unlike ``np.array`` it does not expand tuples."""
-    ids = np.empty(len(items), dtype=object)
-    for place, item in enumerate(items):
-        ids[place] = item
-    return ids
 
 
 def distinct_keys(keys: UInt64Array) -> UInt64Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.atomic_files import ArchiveWriter
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
-from mmsbgen.graph.graph import object_ids
+from mmsbgen.graph.ids import object_ids
 
 #: Types written as text: name, conversion to text, and conversion from text.
 _BY_TEXT: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {

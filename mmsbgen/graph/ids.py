@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
-from mmsbgen.graph.graph import Int64Array, number_integers, object_ids, string_ids
+from mmsbgen.graph.graph import Int64Array, number_integers
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -97,3 +97,19 @@ def _hashable(item: Hashable) -> bool:
     except TypeError:
         return False
     return True
+
+
+def string_ids(words: list[str]) -> NDArray[Any]:
+    """Return ``words`` as an id array ``[N]``: dtype ``U``, or object if a word is long or ends with NUL."""
+    longest = max(map(len, words), default=0)
+    if longest > 256 or any(word.endswith("\0") for word in words):
+        return object_ids(words)
+    return np.array(words, dtype=f"U{max(longest, 1)}")
+
+
+def object_ids(items: list[Any]) -> NDArray[Any]:
+    """Return ``items`` as an object array ``[N]``; unlike ``np.array`` it does not expand tuples."""
+    ids = np.empty(len(items), dtype=object)
+    for place, item in enumerate(items):
+        ids[place] = item
+    return ids

@@ -1,18 +1,15 @@
-"""Contraction: the graph of communities by hand, what its modularity says of the whole one, and the search on it."""
+"""The search for K communities on a contracted graph."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mmsbgen.graph import split
 from mmsbgen.graph.graph import Adjacency, build_graph
 from mmsbgen.sampler.starts import contraction, start_methods
-from mmsbgen.sampler.starts.contraction import Contracted, between, labels_for, merged_to
-from mmsbgen.sampler.starts.leiden import leiden, modularity, network
-from mmsbgen.sampler.starts.local_moving import Weighted
+from mmsbgen.sampler.starts.contraction import between, labels_for, merged_to
+from mmsbgen.sampler.starts.leiden import leiden, network
 
 
 def clustered(n_clusters: int, size: int, seed: int) -> np.ndarray:
@@ -31,21 +28,6 @@ def nmi(labels: np.ndarray, others: np.ndarray) -> float:
     return float(2 * (one + other - both) / (one + other))
 
 
-def contracted(links: np.ndarray, labels: np.ndarray) -> Contracted:
-    """The graph of ``links`` ``[E, 2]``, contracted by ``labels`` ``[N]``."""
-    adjacency = Adjacency.from_pairs(links, labels.size)
-    return Contracted.of(Weighted.of(adjacency).contracted(labels), labels)
-
-
-def test_a_contraction_by_hand():
-    """Two triangles joined by two links, and a pair: labels 0, 0, 0, 1, 1, 1, 2, 2, of which 1 and 2 share a link."""
-    links = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (3, 4), (3, 5), (4, 5), (5, 6), (6, 7)])
-    made = contracted(links, np.array([0, 0, 0, 1, 1, 1, 2, 2]))
-    weights = {tuple(sorted(pair)): weight for *pair, weight in made.graph.iterEdgesWeights()}
-    assert weights == {(0, 0): 3.0, (0, 1): 2.0, (1, 1): 3.0, (1, 2): 1.0, (2, 2): 1.0}
-    assert made.sizes.tolist() == [3.0, 3.0, 2.0]
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_large_communities_of_a_large_graph_are_those_of_leiden(monkeypatch, seed):
     """Ten of 400 vertices with 12 links each within, beside 8 at random: contractions alone agree with them by .73."""
@@ -62,31 +44,6 @@ def test_large_communities_of_a_large_graph_are_those_of_leiden(monkeypatch, see
     assert nmi(right, truth) > 0.95
     assert start.vertices.tolist() == list(range(n))
     assert nmi(start.communities, truth) > 0.95
-
-
-def test_nothing_is_merged_where_nothing_joins():
-    links = np.array([(0, 1), (2, 3), (4, 5)])
-    made = contracted(links, np.array([0, 0, 1, 1, 2, 2]))
-    assert made.leiden(0.01, 0).tolist() == [0, 1, 2]
-
-
-@given(st.integers(0, 1000), st.floats(0.3, 3.0))
-@settings(deadline=None, max_examples=30)
-def test_communities_of_the_contraction_have_the_modularity_of_the_whole_graph(seed, resolution):
-    """What a merge is worth there is what it is worth here: a local optimum of one is one of the other."""
-    links = clustered(6, 8, seed)
-    labels = np.arange(48) // 2
-    made = contracted(links, labels)
-
-    def whole(merged: np.ndarray) -> float:
-        return modularity(links, merged[labels], resolution)
-
-    found = made.leiden(resolution, seed)
-    best = whole(found)
-    assert best >= whole(np.arange(24)) - 1e-12
-    for one in range(found.max() + 1):
-        for other in range(one):
-            assert whole(np.where(found == one, other, found)) <= best + 1e-12
 
 
 @pytest.mark.parametrize(("clusters", "size"), [(20, 12), (60, 6)])
@@ -109,24 +66,21 @@ def test_clusters_are_found_by_local_moving_and_merges(clusters, size):
 def test_the_search_needs_few_runs(least, slope, most):
     """Of a number that is linear in the resolution, whatever is left at 0; where K is out of reach, the nearest."""
 
-    class Linear:
-        def __init__(self) -> None:
-            self.sizes, self.asked = np.ones(20000), []
+    asked: list[float] = []
 
-        def leiden(self, resolution: float, seed: int) -> np.ndarray:
-            self.asked.append(resolution)
-            return np.arange(20000) % int(min(most, max(1, round(least + slope * resolution))))
+    def merged(resolution: float) -> np.ndarray:
+        asked.append(resolution)
+        return np.arange(20000) % int(min(most, max(1, round(least + slope * resolution))))
 
-    linear = Linear()
-    labels, resolution = merged_to(linear, 1000, 1.0, 256.0, 0)
-    assert np.array_equal(labels, linear.leiden(resolution, 0))
-    linear.asked.pop()
+    labels, resolution = merged_to(merged, np.ones(20000), 1000, 1.0, 256.0)
+    assert np.array_equal(labels, merged(resolution))
+    asked.pop()
     count = int(labels.max()) + 1
-    assert len(linear.asked) <= contraction._RUNS
-    assert all(0 < asked <= 256 for asked in linear.asked)
+    assert len(asked) <= contraction._RUNS
+    assert all(0 < resolution <= 256 for resolution in asked)
     if most > 1000:
         assert abs(count - 1000) <= 20
-        assert len(linear.asked) <= 5
+        assert len(asked) <= 5
     else:
         assert count == 60
 

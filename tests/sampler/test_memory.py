@@ -171,7 +171,9 @@ if sys.argv[3] == "many":
 ends = np.random.default_rng(0).integers(0, n_vertices, (n_links, 2))
 parts = split(as_graph(ends[ends[:, 0] != ends[:, 1]]), validation=0.01, seed=0)
 parts.training_adjacency
-starts.communities(split(as_graph(np.array([[0, 1], [1, 2]])), validation=0.0, seed=0), 2, 0)
+small = split(as_graph(np.array([[0, 1], [1, 2]])), validation=0.0, seed=0)
+for start in (starts.communities, starts.ego_nets):
+    start(small, 2, 0)
 Path("/proc/self/clear_refs").write_text("5")
 before = resident("VmRSS")
 for start in (starts.communities, starts.ego_nets):

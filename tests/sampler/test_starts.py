@@ -13,7 +13,7 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.graph import Split, split
 from mmsbgen.graph.graph import build_graph
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.starts import contraction, start_methods
+from mmsbgen.sampler.starts import start_methods
 from mmsbgen.sampler.starts.leiden import leiden
 from mmsbgen.sampler.starts.start_methods import Start
 from mmsbgen.sampler.state import device_state
@@ -128,15 +128,12 @@ def test_the_seed_reaches_leiden(middling):
 
 @pytest.mark.parametrize(("cliques", "size"), [(5, 6), (12, 4), (30, 5)])
 def test_large_graphs_are_searched_by_contraction(monkeypatch, cliques, size):
-    """The cliques of a ring again, by runs of Leiden's algorithm on contracted graphs."""
-    runs = []
+    """The cliques of a ring again, by local moving."""
     monkeypatch.setattr(start_methods, "MANY", 1)
     monkeypatch.setattr(start_methods, "leiden", lambda *_: pytest.fail("the whole graph is not to be searched"))
-    monkeypatch.setattr(contraction, "leiden", lambda *given: runs.append(given) or leiden(*given))
     found = start_methods.communities(ring_of_cliques(cliques, size), cliques, seed=4)
     assert found.name == "communities"
     assert sorted(sets_of(found)) == [list(range(at * size, (at + 1) * size)) for at in range(cliques)]
-    assert runs
 
 
 def test_the_graph_of_the_training_links_is_made_once(middling):
@@ -288,11 +285,16 @@ def test_of_sets_sorts_by_vertex():
     assert nothing.vertices.size == nothing.communities.size == 0
 
 
-def test_by_label_leaves_single_vertices_out():
-    sets = start_methods.by_label(np.array([7, 2, 7, 0, 5, 5, 2, 7]))
-    assert [members.tolist() for members in sets] == [[0, 2, 7], [1, 6], [4, 5]]
-    assert start_methods.by_label(np.arange(4)) == []
-    assert start_methods.by_label(np.zeros(0, np.int64)) == []
+def test_labels_become_the_largest_communities():
+    """Largest first, of equal ones that with the first vertex; single vertices and small communities are left out."""
+    labels = np.array([7, 2, 7, 0, 5, 5, 2, 7])
+    start = start_methods.of_labels("some", labels, 3)
+    assert start.vertices.tolist() == [0, 1, 2, 4, 5, 6, 7]
+    assert start.communities.tolist() == [0, 1, 0, 2, 2, 1, 0]
+    assert start_methods.of_labels("some", labels, 2).vertices.tolist() == [0, 1, 2, 6, 7]
+    assert start_methods.of_labels("some", labels, 3, 2.5).vertices.tolist() == [0, 2, 7]
+    for none in (np.arange(4), np.zeros(0, np.int64)):
+        assert start_methods.of_labels("none", none, 3).vertices.size == 0
 
 
 # theta --------------------------------------------------------------------------------------------------------

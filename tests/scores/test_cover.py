@@ -10,7 +10,7 @@ import pytest
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import load_edge_list
-from mmsbgen.graph.graph import object_ids
+from mmsbgen.graph.ids import object_ids
 from mmsbgen.scores import evaluate, read_cover
 from mmsbgen.scores.cover import CoverWarning, refuse_table, words_of
 
@@ -102,7 +102,7 @@ def test_a_wrong_path_is_told(tmp_path: Path):
 def test_the_words_of_ids_do_not_depend_on_the_hashes_of_strings(tmp_path: Path):
     """Files of one seed are the same in every process, and covers of equal sets are equal."""
     code = (
-        "import numpy as np; from mmsbgen.graph.graph import object_ids; from mmsbgen.scores.cover import words_of;"
+        "import numpy as np; from mmsbgen.graph.ids import object_ids; from mmsbgen.scores.cover import words_of;"
         "print(words_of(object_ids([frozenset('abcdef'), ('x', frozenset('ghij')), 2.5, 'y', None])))"
     )
     found = {

@@ -90,7 +90,7 @@ MMSB: KernelFamily = KernelFamily(
             state_kernels.EXCHANGE_SLOTS,
             state_kernels.INIT_PI,
             state_kernels.PLACE_ROWS,
-            label_kernels.BEST_LABELS,
+            *label_kernels.KERNELS,
             state_kernels.GATHER_ROWS,
             state_kernels.ADD_MOMENTS,
             state_kernels.EDGE_LOOKUP,

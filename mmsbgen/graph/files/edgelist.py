@@ -40,11 +40,12 @@ from mmsbgen.graph.files.file_bytes import (
 from mmsbgen.graph.files.text_tables import find_delimiter, read_ends
 from mmsbgen.graph.files.tokens import Fields, parse_integers, split_fields
 from mmsbgen.graph.files.words import INTEGER, as_int64
-from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, build_graph, number_integers, string_ids
+from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, build_graph, number_integers
+from mmsbgen.graph.ids import string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
-# With blocks of this size, temporary arrays stay small and in the cache, also those of a block a core.
-_BLOCK_BYTES = 1 << 20
+#: Bytes of a block; in smaller ones threads mostly wait for each other.
+_BLOCK_BYTES = 1 << 21
 #: The begin of a file from which the kind of its columns is found.
 _SAMPLE_BYTES = 1 << 16
 #: The first line of KONECT's files: the third column is a weight, the fourth a time.
@@ -98,7 +99,7 @@ def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) 
         _refuse_counts(file, numbers)
     extra = as_int64(isolated)
     if numbers is not None and extra is not None:
-        ids, places = number_integers(np.concatenate([numbers, extra]))
+        ids, places = number_integers(np.concatenate([numbers, extra]) if extra.size else numbers)
         places = places[: numbers.size]
         return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
 

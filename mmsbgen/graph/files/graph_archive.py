@@ -17,7 +17,8 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.graph.changes import split_holding_out
 from mmsbgen.graph.files.file_bytes import short_name
-from mmsbgen.graph.graph import Graph, LoadReport, pack_pairs, string_ids
+from mmsbgen.graph.graph import Graph, LoadReport, pack_pairs
+from mmsbgen.graph.ids import string_ids
 from mmsbgen.graph.split import HeldOut, Split, held_out
 
 #: A member that only these archives have.

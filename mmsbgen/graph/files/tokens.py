@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from mmsbgen.graph.graph import Int64Array
 
-_NEWLINE, _HASH, _PERCENT, _MINUS, _ZERO = (ord(c) for c in "\n#%-0")
-_INK = np.ones(256, dtype=np.bool_)
-_INK[list(b" \t\n\r\v\f")] = False
+_NEWLINE, _HASH, _PERCENT, _MINUS, _ZERO, _BLANK, _TAB = (ord(c) for c in "\n#%-0 \t")
 
 _INT64_MAX = np.uint64(2**63 - 1)
 _MOST_DIGITS = 19  # of an int64; 19 nines still fit into uint64
@@ -57,15 +56,15 @@ def split_fields(text: bytes) -> Fields:
     A field that begins with ``#`` starts a comment, and so does ``%`` at the start of a line.
     """
     buffer = np.frombuffer(text, dtype=np.uint8)
-    ink = _INK[buffer]
+    # The other five blanks, from the tab to the carriage return, follow each other; numbers below them wrap round.
+    ink = (buffer - np.uint8(_TAB) > 4) & (buffer != _BLANK)
     edges = np.flatnonzero(ink[1:] != ink[:-1]) + 1
     if ink.size and ink[0]:
         edges = np.concatenate([[0], edges])
     starts, ends = edges[0::2], edges[1::2]
-    newlines = np.flatnonzero(buffer == _NEWLINE)
-    lines = np.searchsorted(newlines, starts)
-    fields = Fields(text, starts, ends, lines, int(newlines.size))
-    return _without_comments(fields, buffer[starts]) if starts.size else fields
+    before = np.cumsum(buffer == _NEWLINE, dtype=np.int32)
+    fields = Fields(text, starts, ends, before[starts].astype(np.int64), int(before[-1]) if before.size else 0)
+    return _without_comments(fields, buffer[starts]) if b"#" in text or b"%" in text else fields
 
 
 def _without_comments(fields: Fields, initials: NDArray[np.uint8]) -> Fields:
@@ -97,15 +96,14 @@ def parse_integers(fields: Fields) -> Int64Array | None:
     shortest, longest = int(n_digits.min()), int(n_digits.max())
     if shortest < 1 or longest > _MOST_DIGITS or np.any((buffer[digits_at] == _ZERO) & (ends - starts > 1)):
         return None
-    value = np.zeros(starts.size, dtype=np.uint64)
-    live: NDArray[np.int64] | slice = slice(None)
-    for place in range(longest):
-        if place >= shortest:
-            live = np.flatnonzero(n_digits > place)
-        digit = buffer[digits_at[live] + place] - np.uint8(_ZERO)  # wraps round below "0"
-        if np.any(digit > 9):
-            return None
-        value[live] = value[live] * np.uint64(10) + digit
+    # The last bytes of each field, as many as the longest has digits.
+    padded = np.concatenate([np.zeros(longest, dtype=np.uint8), buffer])
+    digits = sliding_window_view(padded, longest)[ends]
+    digits -= np.uint8(_ZERO)  # wraps round below "0"
+    digits[np.arange(longest) < longest - n_digits[:, None]] = 0
+    if np.any(digits > 9):
+        return None
+    value: NDArray[np.uint64] = digits @ np.uint64(10) ** np.arange(longest, dtype=np.uint64)[::-1]
     if np.any(value > _INT64_MAX + negative.astype(np.uint64)):
         return None
     signed = value.view(np.int64)

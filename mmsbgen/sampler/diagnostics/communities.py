@@ -10,6 +10,7 @@ import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
@@ -33,6 +34,8 @@ _A_LINK = _RATHER = 0.5
 _PASSES = 3
 #: Share of a vertex's links that puts it into the community that explains them, whatever its row.
 _MOST = 0.5
+#: Links that a thread takes at a time.
+_LINKS = 1 << 20
 #: Called with the share that is done.
 Tell = Callable[[float], None]
 
@@ -122,8 +125,17 @@ def _most(counts: Floats, degrees: Ints, least: float = _MOST) -> Array:
     return found
 
 
+def _degrees(links: Array, n: int) -> Ints:
+    """The number of links ``[N]`` of each of ``n`` vertices."""
+
+    def count(first: int) -> Ints:
+        return np.bincount(links[first : first + _LINKS].ravel(), minlength=n)
+
+    return sum(side_by_side(count, range(0, len(links), _LINKS)), np.zeros(n, np.int64))
+
+
 def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
-    degrees = np.bincount(links.ravel(), minlength=len(m.indices))
+    degrees = _degrees(links, len(m.indices))
 
     def counted(number: int, members: Array | None) -> Floats:
         return _counted(m, rows, links, lambda share: tell((number + share) / _PASSES), members)
@@ -148,7 +160,7 @@ def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, t
 
 def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
     # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
-    n_explained, degrees = _counted(m, rows, links, tell), np.bincount(links.ravel(), minlength=len(m.indices))
+    n_explained, degrees = _counted(m, rows, links, tell), _degrees(links, len(m.indices))
     enough = n_explained > _OF_LINKS * threshold * degrees[:, None]
     most = _most(n_explained, degrees[:, None], max(threshold, _MOST))
     vertex, at = np.nonzero(((m.values > threshold) & enough) | most)

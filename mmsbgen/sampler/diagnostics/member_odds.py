@@ -29,7 +29,7 @@ _ROUNDS, _SETTLED = 30, 1e-3
 #: Bound of probabilities, and of log odds.
 _LEAST, _MOST_ODDS = 1e-6, 50.0
 #: Candidates that a thread takes at a time; with fewer, threads mostly wait for each other.
-_PART = 1 << 18
+_PART = 1 << 19
 #: Counts of explained links are rounded to this part of a link: the law of a member has few values to be computed for.
 _STEPS = 8
 
@@ -152,9 +152,8 @@ class _Candidates:
 
         def compute(part: slice) -> Floats:
             links, counts, of = self.own[part], self.x[part], self.communities[part]
-            odds = of_member[self.at[part]] + prior[of]
-            odds -= counts * inside[of] + (links - counts) * outside[of]
-            chances: Floats = 1.0 / (1.0 + np.exp(-odds.clip(-_MOST_ODDS, _MOST_ODDS)))
+            against = counts * inside[of] + (links - counts) * outside[of] - (of_member[self.at[part]] + prior[of])
+            chances: Floats = 1.0 / (1.0 + np.exp(against.clip(-_MOST_ODDS, _MOST_ODDS)))
             chances[counts <= by_chance[of] * links] = 0.0
             return chances
 

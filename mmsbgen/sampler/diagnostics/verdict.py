@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.graph import Split
+from mmsbgen.graph.graph import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
 from mmsbgen.sampler.diagnostics.rewired_graphs import OUTSTANDING, Labels, Rewired, rewired
@@ -338,8 +339,10 @@ def swapped(links: Ints, barred: npt.NDArray[np.bool_], rng: np.random.Generator
         c, d = np.where(turned[:, None], links[second][:, ::-1], links[second]).T
         ends = np.concatenate([links.T, [a, d], [c, b]], axis=1)
         keys = ends.min(axis=0) * n + ends.max(axis=0)
-        _, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        once = counts[at] == 1
+        ascending, places = in_order(keys)
+        again = np.concatenate([[False], ascending[1:] == ascending[:-1], [False]])
+        once = np.empty(keys.size, bool)
+        once[places] = ~(again[1:] | again[:-1])
         made = once[len(links) :].reshape(2, half).all(axis=0)
         may = made & once[first] & once[second] & ~barred[a, d] & ~barred[c, b]
         links = links.copy()

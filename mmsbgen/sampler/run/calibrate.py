@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,8 @@ _ROWS = 1 << 16
 #: Multiplier of Fibonacci hashing.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
-Tell = Callable[[float], None]
 
-
-def calibrate(
-    found: Memberships, split: Split, seed: int, tell: Tell = lambda share: None
-) -> tuple[Memberships, dict[str, Any]]:
+def calibrate(found: Memberships, split: Split, seed: int) -> tuple[Memberships, dict[str, Any]]:
     """``found`` with a curve fitted on the validation pairs, if these suffice, and an entry of the run record.
 
     A calibrated probability is the share of links among the graph's pairs of that p(link), if the fit has not seen them
@@ -52,29 +48,35 @@ def calibrate(
     note: dict[str, Any] = {"calibrated": enough, "text": _text(len(links)), "curve": None, "test": None}
     if not enough and not len(test_links):
         return found, note
-    tell(0.0)
     draws = _Draws(found)
     rng = np.random.Generator(np.random.PCG64([seed, 6]))
     non_links = draws.non_links(split.graph, rng)
+    training, most = split.training_links if enough else links[:0], min(_TRAINING, draws.most)
     # By a hash of the pair, so that no pair is in both halves, however often it was drawn.
     first = (pack_pairs(*non_links.T) * _GOLDEN) >> np.uint64(63) == 0
+    if len(training) > most:
+        training = training[rng.choice(len(training), most, replace=False)]
+    rated = draws.rated(found, (training, links, test_links, non_links))
+
+    def sample(number: int, half: npt.NDArray[np.bool_]) -> _Sample:
+        """Links held out at random, the array ``number`` of those that are rated, and a half of the drawn non-links."""
+        own, others = rated[number], rated[-1]
+        p, expected = (np.concatenate([a, b[half]]) for a, b in zip(own, others, strict=True))
+        is_link = np.arange(p.size) < own.p.size
+        return _Sample(p, is_link, own.p.size / split.graph.n_links, expected / 2)
+
     curve = None
     if enough:
-        training, most = split.training_links, min(_TRAINING, draws.most)
-        if len(training) > most:
-            training = training[rng.choice(len(training), most, replace=False)]
-        shape = draws.sample(found, training, non_links[first], split.graph).curve()
-        tell(0.4)
-        curve = draws.sample(found, links, non_links[first], split.graph).curve(shape)
-        tell(0.7)
+        shape = sample(0, first).curve()
+        curve = sample(1, first).curve(shape)
         found = replace(found, curve=curve)
         points, values = map(probabilities, (curve.points, curve.values))
         note["curve"] = {"model": points.tolist(), "calibrated": values.tolist()}
     if len(test_links):
-        sample = draws.sample(found, test_links, non_links[~first], split.graph)
-        p = sample.p if curve is None else curve(sample.p)
-        weights = np.where(sample.links, 1 / sample.link_rate, 1 / sample.non_link_rates)
-        note["test"] = reliability(p, sample.p, sample.links, weights, seed)
+        tested = sample(2, ~first)
+        p = tested.p if curve is None else curve(tested.p)
+        weights = np.where(tested.links, 1 / tested.link_rate, 1 / tested.non_link_rates)
+        note["test"] = reliability(p, tested.p, tested.links, weights, seed)
     return found, note
 
 
@@ -99,6 +101,13 @@ class _Sample:
     def curve(self, shape: CalibrationCurve | None = None) -> CalibrationCurve:
         """The curve for this sample."""
         return fitted(self.p, self.links, self.link_rate / self.non_link_rates, shape)
+
+
+class _Rated(NamedTuple):
+    """The model's ``p`` ``[S]`` of pairs, and how often each is ``expected`` among the draws."""
+
+    p: Floats
+    expected: Floats
 
 
 class _Draws:
@@ -131,12 +140,11 @@ class _Draws:
         free: Ints = pairs[known[at] != keys]
         return free
 
-    def sample(self, found: Memberships, links: Ints, non_links: Ints, graph: Graph) -> _Sample:
-        """``links`` held out at random, and a half of the drawn non-links."""
-        pairs = np.concatenate([links, non_links])
+    def rated(self, found: Memberships, each: Sequence[Ints]) -> list[_Rated]:
+        """The pairs of ``each`` array ``[S, 2]``, all in one go."""
+        pairs, ends = np.concatenate(each), np.cumsum([len(one) for one in each])[:-1]
         p = found.link_probabilities(pairs, calibrated=False)
-        is_link = np.arange(len(pairs)) < len(links)
-        return _Sample(p, is_link, len(links) / graph.n_links, self._expected(pairs) / 2)
+        return list(map(_Rated, np.split(p, ends), np.split(self._expected(pairs), ends)))
 
     def _expected(self, pairs: Ints) -> Floats:
         """How often each of ``pairs`` ``[S, 2]`` is drawn on average ``[S]``."""

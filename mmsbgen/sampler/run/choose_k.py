@@ -19,7 +19,7 @@ from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.options.phases import REFINE_SWEEPS
 from mmsbgen.sampler.run.refine import refine
 from mmsbgen.sampler.starts.leiden import leiden
-from mmsbgen.sampler.starts.start_methods import by_label, communities, training_graph
+from mmsbgen.sampler.starts.start_methods import communities, training_graph
 
 Floats = npt.NDArray[np.float64]
 #: Sweeps whose link probabilities are averaged: those of single states are overconfident, which favours a small K.
@@ -100,7 +100,7 @@ def choose_k(
         return fits[best()].value - fit.value <= error(k)
 
     most = max(2, split.graph.n_vertices // 2)
-    first = max(2, len(by_label(leiden(training_graph(split), 1.0, seed))))
+    first = max(2, int(np.count_nonzero(np.bincount(leiden(training_graph(split), 1.0, seed)) > 1)))
     if not len(split.validation.pairs):
         return first, []
     for k, ratio in ((first, 2.0), (round(first / 2), 0.5)):

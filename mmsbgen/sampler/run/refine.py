@@ -20,7 +20,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import best_communities, row_source
 from mmsbgen.sampler.starts.background_search import device_bytes, has_room
-from mmsbgen.sampler.starts.device_moves import by_kernel, moving_kernel
+from mmsbgen.sampler.starts.device_moves import by_kernels, moving_kernels
 from mmsbgen.sampler.starts.leiden import leiden, network
 from mmsbgen.sampler.starts.local_moving import Mover, Weighted, in_threads, separated
 from mmsbgen.sampler.starts.start_methods import MANY
@@ -120,8 +120,9 @@ def _parts_together(
     in_turn = np.lexsort((first, -sizes, place))
     largest = in_turn[np.unique(place[in_turn], return_index=True)[1]]
     parts = np.flatnonzero((modularity[place] > _MODULARITY) & (sizes > 2) & ~np.isin(np.arange(sizes.size), largest))
-    order, ends_at = np.argsort(split, kind="stable"), np.cumsum(sizes)
-    members = [keys[order[ends_at[part] - sizes[part] : ends_at[part]]] % n for part in parts.tolist()]
+    in_parts, ends_at = keys[np.argsort(split, kind="stable")] % n, np.cumsum(sizes)
+    begins_at = (ends_at - sizes)[parts].tolist()
+    members = [in_parts[begin:end] for begin, end in zip(begins_at, ends_at[parts].tolist(), strict=True)]
     return own[place[parts]], modularity[place[parts]] * sizes[parts], members
 
 
@@ -166,8 +167,8 @@ def mover_of(sampler: Sampler, what: str = _SPLIT) -> Mover:
     # A vertex is split in each of its communities, at most at the two ends of each link.
     wanted = device_bytes(min(2 * links, sampler.shape.n_vertices * sampler.shape.k), links)
     if links > MANY and has_room(device.info, needs, max(needs.device_total, device.allocated), wanted):
-        kernel = moving_kernel(sampler.runtime, sampler.problem, what)
-        return in_threads if kernel is None else by_kernel(kernel)
+        kernels = moving_kernels(sampler.runtime, sampler.problem, what)
+        return in_threads if kernels is None else by_kernels(kernels)
     return in_threads
 
 

@@ -52,8 +52,9 @@ _PROCESS = 200_000_000
 
 def device_bytes(n: int, links: int) -> int:
     """Most memory that local moving of a graph of ``n`` vertices takes on a device, in bytes."""
-    # Of vertices offsets, labels, volumes, costs and places; of links both ends, weights, and tables of a batch.
-    return _PROCESS + 56 * n + 2 * links * (4 + 4 + 16)
+    # Of vertices offsets, labels, volumes, costs and places; of links both ends and weights before and after a
+    # contraction, and tables.
+    return _PROCESS + 64 * n + 2 * links * (8 + 8 + 16)
 
 
 def searching_device(split: Split, info: DeviceInfo, needs: MemoryNeeds) -> str | None:

@@ -1,26 +1,19 @@
 """About K communities in large graphs, where one run of Leiden's algorithm on the whole graph takes a second or more.
 
 Local moving at a high resolution (:mod:`mmsbgen.sampler.starts.local_moving`) finds many small communities.  The
-resolution is then searched on the contracted graph, which has one vertex per small community: there a run of Leiden's
-algorithm (Traag, Waltman, van Eck 2019) takes hundredths of a second.  At the resolution found, vertices of the whole
-graph move once more: some came into the wrong small community.
+resolution is then searched on the contracted graph, which has one vertex per small community.  At the resolution found,
+vertices of the whole graph move once more: some came into the wrong small community.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.graph.graph import Adjacency
-from mmsbgen.sampler.starts.leiden import leiden, network
 from mmsbgen.sampler.starts.local_moving import Mover, Weighted, coarsened, corrected, in_threads
-
-if TYPE_CHECKING:
-    import networkit
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -39,38 +32,6 @@ _STRONGEST = 64
 _RUNS, _NEAR = 12, 0.02
 
 
-@dataclass(frozen=True)
-class Contracted:
-    """A graph contracted to one vertex for each of its ``C`` communities.
-
-    Its weights count the original links between two communities, and in self-loops those within one and those that
-    :meth:`Weighted.strongest` has put inside: in all as many as the graph has.  ``sizes`` ``[C]`` counts the vertices
-    of a community.
-    """
-
-    graph: networkit.Graph
-    sizes: Floats
-
-    @classmethod
-    def of(cls, contracted: Weighted, labels: Ints) -> Contracted:
-        """The graph ``contracted`` by ``labels`` ``[N]``, as one of networkit."""
-        count, first = contracted.volumes.size, contracted.own
-        weights = contracted.weights
-        assert weights is not None
-        outside = np.bincount(first, weights, count)
-        within = (contracted.volumes - outside) / 2
-        once, alone = first < contracted.ends, np.flatnonzero(within)
-        ends = np.stack([np.append(first[once], alone), np.append(contracted.ends[once], alone)], axis=1)
-        return cls(
-            network(count, ends, np.append(weights[once], within[alone]).astype(np.float64)),
-            np.bincount(labels, minlength=count).astype(np.float64),
-        )
-
-    def leiden(self, resolution: float, seed: int) -> Ints:
-        """Labels ``[C]`` of communities by the modularity of the original graph."""
-        return leiden(self.graph, resolution, seed)
-
-
 def labels_for(
     adjacency: Adjacency,
     k: int,
@@ -84,30 +45,40 @@ def labels_for(
     ``tell`` is called with the number of searches for small communities that are done, ``mover`` finds the moves.
     """
     resolution, graph = max(1.0, _FINE * k), Weighted.of(adjacency)
+    ends = max(1, graph.ends.size)
     for number in range(_TRIES):
-        costs = resolution / max(1, graph.ends.size)
-        fine, contracted = coarsened(graph, costs, seed, _EACH * k, _ENOUGH * k, mover)
+        fine, contracted = coarsened(graph, resolution / ends, seed, _EACH * k, _ENOUGH * k, mover)
         tell(number + 1)
         if contracted.linked >= _EACH * k:
             break
         resolution *= _FINER
-    searched = Contracted.of(contracted.strongest(_STRONGEST), fine)
-    merged, resolution = merged_to(searched, k, fewest, resolution, seed)
-    return corrected(graph, merged[fine], resolution / max(1, graph.ends.size), seed, mover)
+
+    clear = contracted.strongest(_STRONGEST)
+
+    def merged(resolution: float) -> Ints:
+        labels = coarsened(clear, resolution / ends, seed, mover=mover)[0]
+        return corrected(clear, labels, resolution / ends, seed, mover)
+
+    sizes = np.bincount(fine, minlength=contracted.volumes.size).astype(np.float64)
+    labels, resolution = merged_to(merged, sizes, k, fewest, resolution)
+    return corrected(graph, labels[fine], resolution / ends, seed, mover)
 
 
-def merged_to(contracted: Contracted, k: int, fewest: float, finest: float, seed: int) -> tuple[Ints, float]:
+def merged_to(
+    merged: Callable[[float], Ints], sizes: Floats, k: int, fewest: float, finest: float
+) -> tuple[Ints, float]:
     """Labels ``[C]`` of about ``k`` communities of at least ``fewest`` vertices, and a resolution below ``finest``.
 
-    As the resolution rises from 0, the number of such communities first rises, then falls as they become too small.
+    ``merged`` gives the labels at a resolution, and ``sizes`` ``[C]`` count vertices.  As the resolution rises from 0,
+    the number of such communities first rises, then falls as they become too small.
     """
     low, high = 0.0, finest
     resolution, least = finest / 16, np.inf
-    best = np.arange(contracted.sizes.size), resolution
+    best = np.arange(sizes.size), resolution
     tried: list[tuple[float, int]] = []
     for _ in range(_RUNS):
-        labels = contracted.leiden(resolution, seed)
-        count = int(np.count_nonzero(np.bincount(labels, contracted.sizes) >= fewest))
+        labels = merged(resolution)
+        count = int(np.count_nonzero(np.bincount(labels, sizes) >= fewest))
         if abs(count - k) < least:
             best, least = (labels, resolution), abs(count - k)
         if least <= _NEAR * k:

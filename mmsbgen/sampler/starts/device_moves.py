@@ -1,4 +1,4 @@
-"""Moves for :mod:`mmsbgen.sampler.starts.local_moving`, found on a device by the kernel best_labels."""
+"""Moves for :mod:`mmsbgen.sampler.starts.local_moving` on a device, which keeps the labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,17 @@ import numpy.typing as npt
 from mmsbgen.backends import find_device, opened
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN, table_places
+from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN, label_places, table_places
 from mmsbgen.kernels.build import BoundKernel, build
 from mmsbgen.kernels.space import Config
-from mmsbgen.sampler.starts.local_moving import Best, Mover, Weighted, in_threads
+from mmsbgen.sampler.starts.local_moving import Mover, Moving, Weighted, in_threads
 
 if TYPE_CHECKING:
+    from mmsbgen.backends.base import Buffer
     from mmsbgen.kernels.problem import Problem
     from mmsbgen.kernels.runtime import Runtime
 
-__all__ = ["by_kernel", "moving_kernel", "on_device"]
+__all__ = ["MovingKernels", "by_kernels", "moving_kernels", "on_device"]
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,22 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 #: Weights are added up in 32 bits.
 _MOST_ENDS = 2**32
+
+
+class MovingKernels(NamedTuple):
+    """Kernels of one device, for a move and a contraction."""
+
+    best: BoundKernel
+    move: BoundKernel
+    join: BoundKernel
+    gather: BoundKernel
+
+    @classmethod
+    def of(cls, best: BoundKernel) -> MovingKernels:
+        """The kernel best_labels, and the others by their defaults; raises CompileError."""
+        device, problem = best.device, best.problem
+        others = [MMSB.kernel(name) for name in ("move_labels", "join_links", "gather_links")]
+        return cls(best, *(build(device, spec, problem, spec.default(problem, best.traits)) for spec in others))
 
 
 @contextmanager
@@ -45,78 +62,87 @@ def on_device(name: str, config: Callable[[], Config | None]) -> Iterator[Mover]
         return
     with opened(info) as device:
         # The source is the same for graphs of all sizes.
-        yield by_kernel(build(device, MMSB.kernel("best_labels"), MMSB.problem(), chosen))
+        yield by_kernels(MovingKernels.of(build(device, MMSB.kernel("best_labels"), MMSB.problem(), chosen)))
 
 
-def moving_kernel(runtime: Runtime, problem: Problem, what: str) -> BoundKernel | None:
-    """The kernel best_labels of a run; None, with a warning on what it was for, if it does not compile."""
+def moving_kernels(runtime: Runtime, problem: Problem, what: str) -> MovingKernels | None:
+    """The kernels of a run that move vertices; None, with a warning on what for, if they do not compile."""
     try:
-        return runtime.kernel("best_labels", problem)
+        return MovingKernels.of(runtime.kernel("best_labels", problem))
     except MmsbgenError as error:
         log.warning("vertices move in threads when %s: %s", what, error)
         return None
 
 
-def by_kernel(kernel: BoundKernel) -> Mover:
-    """Finds moves by the kernel best_labels of a device that is open."""
-    return partial(_moves, kernel)
+def by_kernels(kernels: MovingKernels) -> Mover:
+    """Moves vertices by kernels of a device that is open."""
+    return partial(_moving, kernels)
 
 
 @contextmanager
-def _moves(kernel: BoundKernel, graph: Weighted, costs: Floats) -> Iterator[Best]:
+def _moving(kernels: MovingKernels, graph: Weighted, costs: Floats, labels: Ints) -> Iterator[Moving]:
     if int(graph.volumes.sum()) >= _MOST_ENDS:
-        with in_threads(graph, costs) as best:
-            yield best
+        with in_threads(graph, costs, labels) as moving:
+            yield moving
         return
-    device, n, slots = kernel.device, graph.volumes.size, int(kernel.config["slots"])
-    degrees = np.diff(graph.offsets)
-    weights = np.zeros(1, np.uint32) if graph.weights is None else graph.weights.astype(np.uint32)
     with ExitStack() as there:
+        yield _OnDevice(kernels, graph, costs, labels, there)
+
+
+class _OnDevice:
+    """Labels on a device; ``there`` releases its arrays."""
+
+    def __init__(self, kernels: MovingKernels, graph: Weighted, costs: Floats, labels: Ints, there: ExitStack) -> None:
+        self._device, self._kernels, self._graph, n = kernels.best.device, kernels, graph, labels.size
+        device = self._device
+        places, numbers = table_places(np.diff(graph.offsets), int(kernels.best.config["slots"]))
         arrays: dict[str, npt.NDArray[Any]] = {
             "neighbour_offsets": graph.offsets.astype(np.uint64),
-            "neighbours": graph.ends.astype(np.uint32) if graph.ends.size else np.zeros(1, np.uint32),
-            "weights": weights,
-            "volumes": graph.volumes.astype(np.float64),
+            "neighbours": graph.ends.astype(np.uint32, copy=False) if graph.ends.size else np.zeros(1, np.uint32),
+            "weights": np.zeros(1, np.uint32) if graph.weights is None else graph.weights,
+            "volumes": graph.volumes.astype(np.uint32),
             "costs": costs * graph.volumes,
+            "table_places": places,
+            "labels": labels.astype(np.uint32),
+            "label_volumes": np.bincount(labels, graph.volumes, n).astype(np.uint32),
         }
-        values: dict[str, Any] = {name: there.enter_context(device.upload(array)) for name, array in arrays.items()}
-        values |= {"weighted": np.uint32(graph.weights is not None), "no_gain": np.float64(NO_GAIN)}
-        # Arrays that every batch writes again.
-        labels_there, volumes_there, chosen, places_there, found = (
-            there.enter_context(device.alloc(n, kind))
-            for kind in (np.uint32, np.float64, np.uint32, np.uint64, np.uint32)
+        self._there = there
+        self._values: dict[str, Any] = {name: self._placed(device.upload(one)) for name, one in arrays.items()}
+        for name, size in (("vertices", n), ("best", n), ("tables", max(1, numbers))):
+            self._values[name] = self._placed(device.alloc(size, np.uint32))
+        self._values |= {"weighted": np.uint32(graph.weights is not None), "no_gain": np.float64(NO_GAIN)}
+
+    def _placed(self, buffer: Buffer) -> Buffer:
+        return self._there.enter_context(buffer)
+
+    def move(self, vertices: Ints) -> None:
+        if not vertices.size:
+            return
+        self._device.write(self._values["vertices"], vertices.astype(np.uint32))
+        self._values["n_vertices"] = np.uint32(vertices.size)
+        for kernel in (self._kernels.best, self._kernels.move):
+            kernel.launch(vertices.size, self._values)
+
+    def labels(self) -> Ints:
+        return self._device.download(self._values["labels"]).astype(np.int64)
+
+    def contracted(self, labels: Ints) -> Weighted:
+        device, values, graph, n = self._device, self._values, self._graph, labels.size
+        values["tables"].release()
+        places = label_places(labels, np.diff(graph.offsets))
+        count = places.size - 1
+        device.write(values["labels"], labels.astype(np.uint32))
+        values |= {"n_vertices": np.uint32(n), "n_labels": np.uint32(count)}
+        values["label_places"] = self._placed(device.upload(places))
+        for name, size in (("joined", 2 * int(places[-1])), ("counts", count)):
+            values[name] = self._placed(device.zeros(max(1, size), np.uint32))
+        self._kernels.join.launch(n, values)
+        offsets = np.concatenate([[0], np.cumsum(device.download(values["counts"]), dtype=np.int64)])
+        values["row_places"] = self._placed(device.upload(offsets.astype(np.uint64)))
+        for name in ("joined_ends", "joined_weights"):
+            values[name] = self._placed(device.alloc(max(1, int(offsets[-1])), np.uint32))
+        self._kernels.gather.launch(count, values)
+        ends, weights = (
+            device.download_range(values[name], 0, int(offsets[-1])) for name in ("joined_ends", "joined_weights")
         )
-        tables, in_slots = device.alloc(1, np.uint32), 2 * int(degrees.max(initial=0)) <= slots
-        there.callback(lambda: tables.release())
-
-        def best(vertices: Ints, labels: Ints, volumes: Ints) -> tuple[Ints, Ints]:
-            nonlocal tables
-            if not vertices.size:
-                return vertices, vertices
-            if not in_slots:
-                places, numbers = table_places(degrees[vertices], slots)
-                if numbers > tables.size:
-                    tables.release()
-                    tables = device.alloc(numbers, np.uint32)
-                device.write(places_there, places)
-            device.write(labels_there, labels.astype(np.uint32))
-            device.write(volumes_there, volumes.astype(np.float64))
-            device.write(chosen, vertices.astype(np.uint32))
-            kernel.launch(
-                vertices.size,
-                values
-                | {
-                    "labels": labels_there,
-                    "label_volumes": volumes_there,
-                    "vertices": chosen,
-                    "table_places": places_there,
-                    "tables": tables,
-                    "best": found,
-                    "n_vertices": np.uint32(vertices.size),
-                },
-            )
-            to = device.download_range(found, 0, vertices.size).astype(np.int64)
-            moves = np.flatnonzero(to != labels[vertices])
-            return vertices[moves], to[moves]
-
-        yield best
+        return Weighted(offsets, ends, weights, np.bincount(labels, graph.volumes, count).astype(np.int64))

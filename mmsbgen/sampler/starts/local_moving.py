@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ class Weighted:
 
     offsets: Ints
     ends: npt.NDArray[Any]
-    weights: Ints | None
+    weights: npt.NDArray[np.uint32] | None
     volumes: Ints
 
     @classmethod
@@ -85,17 +85,27 @@ class Weighted:
         count, counts = self.volumes.size, np.diff(self.offsets)
         if self.weights is None or self.ends.size <= most * count:
             return self
-        by_chance = self.volumes.astype(np.float64)
-        strength = self.weights / (by_chance[self.own] * by_chance[self.ends])
+        weights, by_chance = self.weights, self.volumes.astype(np.float64)
+        strength, least, stays = np.empty(self.ends.size), np.zeros(count), np.empty(self.ends.size, bool)
 
+        def weigh(part: slice) -> None:
+            at = slice(self.offsets[part.start], self.offsets[part.stop])
+            strength[at] = weights[at] / (by_chance[self.own[at]] * by_chance[self.ends[at]])
+
+        def keep(part: slice) -> Ints:
+            at = slice(self.offsets[part.start], self.offsets[part.stop])
+            stays[at] = strength[at] >= np.minimum(least[self.own[at]], least[self.ends[at]])
+            return np.bincount(self.own[at][stays[at]] - part.start, minlength=part.stop - part.start)
+
+        parts = even_parts(counts, max(_ARCS, self.ends.size // cores()))
+        for _ in side_by_side(weigh, parts):
+            pass
         # Of each vertex the strength of the last link that stays.
-        least = np.zeros(count)
         for vertex in np.flatnonzero(counts > most).tolist():
-            own = strength[self.offsets[vertex] : self.offsets[vertex + 1]]
-            least[vertex] = np.partition(own, own.size - most)[own.size - most]
-        stays = strength >= np.minimum(least[self.own], least[self.ends])
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.own[stays], minlength=count))])
-        return Weighted(offsets, self.ends[stays], self.weights[stays], self.volumes)
+            of_vertex = strength[self.offsets[vertex] : self.offsets[vertex + 1]]
+            least[vertex] = np.partition(of_vertex, of_vertex.size - most)[of_vertex.size - most]
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate(list(side_by_side(keep, parts))))])
+        return Weighted(offsets, self.ends[stays], weights[stays], self.volumes)
 
     def arcs(self, vertices: Ints) -> tuple[Ints, Ints]:
         """Places ``[S]`` of the links of ``vertices`` ``[V]``, and the place of the vertex of each among them."""
@@ -151,7 +161,7 @@ class Weighted:
         weights = np.ones(self.ends.size, np.uint32) if self.weights is None else self.weights
         links = csr_array((weights, self.ends, self.offsets), (labels.size, labels.size))
 
-        def of(part: slice) -> tuple[Ints, npt.NDArray[np.uint32], Ints]:
+        def of(part: slice) -> tuple[Ints, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
             """How many links each of the communities has, their other ends and weights."""
             begin = first[part.start]
             rows = links[order[begin : first[part.stop]]]
@@ -163,7 +173,7 @@ class Weighted:
             own = np.repeat(np.arange(part.start, part.stop, dtype=np.int32), np.diff(merged.indptr))
             merged.data[merged.indices == own] = 0
             merged.eliminate_zeros()
-            return np.diff(merged.indptr), merged.indices.astype(np.uint32), merged.data.astype(np.int64)
+            return np.diff(merged.indptr), merged.indices.astype(np.uint32), merged.data
 
         arcs = np.bincount(labels, np.diff(self.offsets), count).astype(np.int64)
         found = list(side_by_side(of, even_parts(arcs, max(_ARCS, self.ends.size // (2 * cores())))))
@@ -189,29 +199,54 @@ def _added(values: Ints, starts: Ints) -> Ints:
     return np.add.reduceat(values, starts) if starts.size else values
 
 
-#: Takes vertices ``[V]``, ascending, the labels ``[N]`` and their volumes ``[N]``.  Returns those that gain by a move,
-#: and for each the label with the largest gain, the smallest of equal ones.
-Best = Callable[[Ints, Ints, Ints], tuple[Ints, Ints]]
-#: Takes a graph and costs ``[N]``, and finds moves while its context is open.
-Mover = Callable[[Weighted, Floats], AbstractContextManager[Best]]
+class Moving(Protocol):
+    """Labels of the vertices of a graph, which move."""
+
+    def move(self, vertices: Ints) -> None:
+        """Each of ``vertices`` ``[V]``, ascending, gets the label by which it gains most, the smallest of equal ones.
+
+        Those that gain nothing stay.  All move at once, by the labels before.
+        """
+
+    def labels(self) -> Ints:
+        """The labels ``[N]``."""
+
+    def contracted(self, labels: Ints) -> Weighted:
+        """As :meth:`Weighted.contracted`, with the links of a vertex in any order; nothing moves after it."""
+
+
+#: Takes a graph, costs ``[N]`` and labels ``[N]``, whole numbers below N, and moves while its context is open.
+Mover = Callable[[Weighted, Floats, Ints], AbstractContextManager[Moving]]
 
 
 @contextmanager
-def in_threads(graph: Weighted, costs: Floats) -> Iterator[Best]:
+def in_threads(graph: Weighted, costs: Floats, labels: Ints) -> Iterator[Moving]:
     """Finds moves in threads."""
-    bits = graph.volumes.size.bit_length()
+    yield _InThreads(graph, costs, labels)
 
-    def best(vertices: Ints, labels: Ints, volumes: Ints) -> tuple[Ints, Ints]:
+
+class _InThreads:
+    def __init__(self, graph: Weighted, costs: Floats, labels: Ints) -> None:
+        self._graph, self._costs, self._labels = graph, costs, labels.copy()
+        self._volumes = np.bincount(labels, graph.volumes, labels.size).astype(np.int64)
+        self._bits = labels.size.bit_length()
+
+    def move(self, vertices: Ints) -> None:
+        graph, labels, volumes = self._graph, self._labels, self._volumes
+
         def of(part: Ints) -> tuple[Ints, Ints]:
-            return _moves(graph, part, labels, volumes, costs, bits)
+            return _moves(graph, part, labels, volumes, self._costs, self._bits)
 
-        found = list(side_by_side(of, graph.parts(vertices, graph.left(bits))))
-        if not found:
-            return vertices[:0], vertices[:0]
-        movers, to = (np.concatenate([one[at] for one in found]) for at in (0, 1))
-        return movers, to
+        for movers, to in list(side_by_side(of, graph.parts(vertices, graph.left(self._bits)))):
+            np.subtract.at(volumes, labels[movers], graph.volumes[movers])
+            np.add.at(volumes, to, graph.volumes[movers])
+            labels[movers] = to
 
-    yield best
+    def labels(self) -> Ints:
+        return self._labels.copy()
+
+    def contracted(self, labels: Ints) -> Weighted:
+        return self._graph.contracted(labels)
 
 
 def moved(
@@ -228,34 +263,54 @@ def moved(
     A vertex of volume d gains by a community of volume V the weight of its links to it, less ``costs`` d V.  Costs may
     differ between components ``[N]``.  With the resolution over the number of all link ends they are modularity's.
     """
-    n, costs = graph.volumes.size, np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape)
-    labels = np.arange(n) if labels is None else labels.copy()
-    volumes = np.bincount(labels, graph.volumes, n).astype(np.int64)
+    labels = np.arange(graph.volumes.size) if labels is None else labels
+    with mover(graph, _each(graph, costs), labels) as moving:
+        return _rounds(graph, rng, labels, moving)
+
+
+def merged(
+    graph: Weighted,
+    costs: float | Floats,
+    rng: np.random.Generator,
+    labels: Ints | None = None,
+    mover: Mover = in_threads,
+) -> tuple[Ints, Weighted, Floats]:
+    """As :func:`moved`; and the graph contracted by the labels, with its costs."""
+    labels, costs = np.arange(graph.volumes.size) if labels is None else labels, _each(graph, costs)
+    with mover(graph, costs, labels) as moving:
+        labels = _rounds(graph, rng, labels, moving)
+        smaller = moving.contracted(labels)
+    of_smaller = np.zeros(smaller.volumes.size)
+    of_smaller[labels] = costs
+    return labels, smaller, of_smaller
+
+
+def _each(graph: Weighted, costs: float | Floats) -> Floats:
+    return np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape)
+
+
+def _rounds(graph: Weighted, rng: np.random.Generator, labels: Ints, moving: Moving) -> Ints:
     degrees = np.diff(graph.offsets)
     active, last = degrees > 0, int(_LAST * graph.linked)
 
     def wake(vertices: Ints) -> None:
         active[graph.ends[graph.arcs(vertices)[0]]] = True
 
-    with mover(graph, costs) as best:
-        for _ in range(_ROUNDS):
-            waiting = np.flatnonzero(active)
-            batch_of = rng.integers(_BATCHES, size=waiting.size, dtype=np.uint8)
-            moving = []
-            for batch in range(_BATCHES):
-                movers, to = best(waiting[batch_of == batch], labels, volumes)
-                np.subtract.at(volumes, labels[movers], graph.volumes[movers])
-                np.add.at(volumes, to, graph.volumes[movers])
-                labels[movers] = to
-                moving.append(movers)
-            if sum(map(len, moving)) <= last:
-                break
-            # The neighbours of those that move may move in the next round: of many that is nearly everybody.
-            many = sum(int(degrees[movers].sum()) for movers in moving) > _MANY * graph.linked
-            active[:] = many & (degrees > 0)
-            for movers in moving if not many else ():
-                for _ in side_by_side(wake, graph.parts(movers, 30)):
-                    pass
+    for _ in range(_ROUNDS):
+        waiting = np.flatnonzero(active)
+        batch_of = rng.integers(_BATCHES, size=waiting.size, dtype=np.uint8)
+        in_batches = waiting[np.argsort(batch_of, kind="stable")]
+        for batch in np.split(in_batches, np.cumsum(np.bincount(batch_of, minlength=_BATCHES))[:-1]):
+            moving.move(batch)
+        before, labels = labels, moving.labels()
+        movers = np.flatnonzero(labels != before)
+        if movers.size <= last:
+            break
+        # The neighbours of those that move may move in the next round: of many that is nearly everybody.
+        many = int(degrees[movers].sum()) > _MANY * graph.linked
+        active[:] = many & (degrees > 0)
+        for _ in side_by_side(wake, graph.parts(movers, 30)) if not many else ():
+            pass
     return _numbered(labels)
 
 
@@ -294,24 +349,25 @@ def coarsened(
     It ends when at most ``most`` vertices with links are left, or when a contraction leaves most of those that there
     were.  A contraction to less than ``least`` is taken back, unless it is the first.
     """
-    rng = np.random.Generator(np.random.PCG64([seed, 7]))
-    costs, labels = np.broadcast_to(np.asarray(costs, np.float64), graph.volumes.shape), None
+    rng, labels = np.random.Generator(np.random.PCG64([seed, 7])), None
     while True:
-        of_vertices = moved(graph, costs, rng, mover=mover)
-        smaller = graph.contracted(of_vertices)
+        of_vertices, smaller, costs_there = merged(graph, costs, rng, mover=mover)
         if labels is not None and smaller.linked < least:
             return labels, graph
         stuck = smaller.linked > _STUCK * graph.linked
         labels = of_vertices if labels is None else of_vertices[labels]
-        before, costs, graph = costs, np.zeros(smaller.volumes.size), smaller
-        costs[of_vertices] = before
+        graph, costs = smaller, costs_there
         if stuck or graph.linked <= most:
             return labels, graph
 
 
 def corrected(graph: Weighted, labels: Ints, costs: float | Floats, seed: int, mover: Mover = in_threads) -> Ints:
     """Labels ``[N]`` after the vertices themselves move from the communities ``labels`` ``[N]`` of contractions."""
-    return moved(graph, costs, np.random.Generator(np.random.PCG64([seed, 8])), labels, mover)
+    return moved(graph, costs, _correcting(seed), labels, mover)
+
+
+def _correcting(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, 8]))
 
 
 def separated(graph: Weighted, costs: Floats, seed: int, mover: Mover = in_threads) -> Ints:
@@ -319,8 +375,6 @@ def separated(graph: Weighted, costs: Floats, seed: int, mover: Mover = in_threa
 
     After the first correction many communities that looked apart can be merged.
     """
-    labels = corrected(graph, coarsened(graph, costs, seed, mover=mover)[0], costs, seed, mover)
-    smaller = graph.contracted(labels)
-    of_smaller = np.zeros(smaller.volumes.size)
-    of_smaller[labels] = costs
+    labels = coarsened(graph, costs, seed, mover=mover)[0]
+    labels, smaller, of_smaller = merged(graph, costs, _correcting(seed), labels, mover)
     return corrected(graph, coarsened(smaller, of_smaller, seed, mover=mover)[0][labels], costs, seed, mover)

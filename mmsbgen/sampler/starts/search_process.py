@@ -19,6 +19,7 @@ from typing import IO
 
 import numpy as np
 
+from mmsbgen.backends import discover
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.host_memory import keep_freed_memory
 from mmsbgen.base.libraries import import_lightly, networkit
@@ -39,9 +40,10 @@ def find(
     is as for the program.
     """
     pairs, offsets, neighbours = (np.load(links) for _ in range(3))
-    graph = Graph(n, np.arange(n), pairs, LoadReport(len(pairs), 0, 0, 0, False, 0))
     none = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
-    split = Split(graph, seed, graph.links, none, none)
+    # Starts need only the size of the graph: checking its links takes long.
+    graph = Graph(n, np.arange(n), none.pairs, LoadReport(0, 0, 0, 0, False, n))
+    split = Split(graph, seed, pairs, none, none)
     vars(split)["training_adjacency"] = Adjacency(offsets, neighbours)
     for name in names:
         if device and name == MOVED:
@@ -58,10 +60,13 @@ if __name__ == "__main__":
     parent = parent_connection()
     import_lightly()
     keep_freed_memory()
-    # Beside the first search, which goes without it for long.
-    Thread(target=networkit, daemon=True).start()
+    # Beside the reading of the graph: loading the libraries of devices takes a tenth of a second.
+    Thread(target=discover, daemon=True).start()
     # Sending waits until the run reads, which may be after the next start is found.
     with ThreadPoolExecutor(1) as sender:
         n, k, seed, device, names = parent.recv()
+        if "ego" in names:
+            # Beside the first search, which goes without it.
+            Thread(target=networkit, daemon=True).start()
         for start in find(n, k, seed, device, names, sys.stdin.buffer, parent.recv):
             sender.submit(parent.send, start)

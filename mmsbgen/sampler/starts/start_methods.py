@@ -141,14 +141,21 @@ def forget(split: Split) -> None:
     _graphs.pop(split, None)
 
 
-def by_label(labels: Ints) -> list[Ints]:
-    """Sets of members with equal labels, largest first; single members are left out."""
-    at = np.unique(labels, return_inverse=True)[1]
-    sizes = np.bincount(at)
-    several = np.flatnonzero(sizes[at] > 1)
-    order = several[in_order(at[several])[1]]
-    sets = np.split(order, np.cumsum(sizes[sizes > 1])[:-1]) if order.size else []
-    return sorted(sets, key=lambda members: (-members.size, int(members[0])))
+def of_labels(name: str, labels: Ints, k: int, fewest: float = 2) -> Start:
+    """The start with the ``k`` largest communities of ``labels`` ``[N]``, whole numbers, largest first.
+
+    Those with less than ``fewest`` vertices, or only one, are left out.
+    """
+    sizes = np.bincount(labels)
+    first = np.zeros(sizes.size, np.int64)
+    first[labels[::-1]] = np.arange(labels.size)[::-1]
+    ranked = np.lexsort((first, -sizes))
+    ranked = ranked[sizes[ranked] >= max(2, fewest)][:k]
+    place = np.full(sizes.size, -1)
+    place[ranked] = np.arange(ranked.size)
+    found = place[labels]
+    vertices = np.flatnonzero(found >= 0)
+    return Start(name, vertices, found[vertices])
 
 
 def communities(split: Split, k: int, seed: int, mover: Mover = in_threads) -> Start:
@@ -163,25 +170,26 @@ def communities(split: Split, k: int, seed: int, mover: Mover = in_threads) -> S
     with stage("looking for Leiden's communities", total, "runs", alone=large) as told:
         if large:
             labels = contraction.labels_for(split.training_adjacency, k, fewest, seed, told.tell, mover)
-            return of_sets("communities", [members for members in by_label(labels) if members.size >= fewest][:k])
-        return of_sets("communities", _searched(training_graph(split), k, fewest, seed, told)[:k])
+        else:
+            labels = _searched(training_graph(split), k, fewest, seed, told)
+        return of_labels("communities", labels, k, fewest)
 
 
-def _searched(graph: networkit.Graph, k: int, fewest: float, seed: int, told: Stage) -> list[Ints]:
-    """Search by runs on the whole graph: the sets of at least ``fewest`` vertices whose number is nearest to ``k``."""
+def _searched(graph: networkit.Graph, k: int, fewest: float, seed: int, told: Stage) -> Ints:
+    """Search by runs on the whole graph: the labels whose number of communities of ``fewest`` is nearest to ``k``."""
     low, high = 1e-2, 1e4
-    resolution, best = 1.0, None
+    resolution, best, least = 1.0, None, np.inf
     for number in range(_LEIDEN_RUNS):
         told.tell(number)
         labels = leiden(graph, resolution, seed)
-        sets = [members for members in by_label(labels) if members.size >= fewest]
-        if best is None or abs(len(sets) - k) < abs(len(best) - k):
-            best = sets
-        if abs(len(sets) - k) <= 0.03 * k:
+        count = int(np.count_nonzero(np.bincount(labels) >= max(2, fewest)))
+        if abs(count - k) < least:
+            best, least = labels, abs(count - k)
+        if abs(count - k) <= 0.03 * k:
             break
-        low, high = (resolution, high) if len(sets) < k else (low, resolution)
+        low, high = (resolution, high) if count < k else (low, resolution)
         # Near resolution 1 the number of communities is about proportional to the resolution.
-        guess = resolution * k / max(1, len(sets))
+        guess = resolution * k / max(1, count)
         resolution = guess if low < guess < high else float(np.sqrt(low * high))
     assert best is not None
     return best

@@ -1,18 +1,26 @@
-"""Declaration of the kernel of local moving, which finds the communities that a chain starts from."""
+"""Declarations of the kernels of local moving, which finds the communities that a chain starts from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, launch_teams, local_memory
-from mmsbgen.families.mmsb.axes.small_spaces import ITEMS_CPU, ITEMS_GPU, LINKS, N_VERTICES, defaults
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, launch_items, launch_teams, local_memory
+from mmsbgen.families.mmsb.axes.small_spaces import (
+    ITEMS_CPU,
+    ITEMS_GPU,
+    LINKS,
+    N_VERTICES,
+    SCALAR_SPACE,
+    defaults,
+)
 from mmsbgen.families.mmsb.sparse.sparse_kernels import SPARSE_TEAM, SUB_GROUPS, team_lanes
 from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import small
 from mmsbgen.families.mmsb.starts import label_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Axis, Config, Space, Traits
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 SLOTS = Axis("slots", (0, 64, 256, 1024), "places of a team's table of labels in local memory")
 
@@ -30,23 +38,29 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
     return common(problem, config, traits, T=lanes, teams=teams, slots=slots, uses_sub_groups=lanes > 1)
 
 
+VERTICES = Argument("vertices", "u32", "in", "[V] distinct vertices")
+VOLUMES = Argument("volumes", "u32", "in", "[N] link ends of each vertex")
+LABELS = Argument("labels", "u32", "in", "[N] label of each vertex")
+WEIGHTS = Argument("weights", "u32", "in", "[2 E] weights of the links, if they have any")
+WEIGHTED = Argument("weighted", "u32", "scalar", "whether links have weights; without, each counts 1")
+
 BEST_LABELS = KernelSpec(
     name="best_labels",
     template="mmsb/starts/best_labels.jinja",
     doc="the neighbouring community to which a move of each vertex raises modularity most",
     arguments=(
-        Argument("vertices", "u32", "in", "[V] distinct vertices"),
+        VERTICES,
         *LINKS,
-        Argument("weights", "u32", "in", "[2 E] weights of the links, if they have any"),
-        Argument("labels", "u32", "in", "[N] label of each vertex"),
-        Argument("label_volumes", "double", "in", "[N] link ends of the vertices of each label"),
-        Argument("volumes", "double", "in", "[N] link ends of each vertex"),
+        WEIGHTS,
+        LABELS,
+        Argument("label_volumes", "u32", "in", "[N] link ends of the vertices of each label"),
+        VOLUMES,
         Argument("costs", "double", "in", "[N] resolution times the share of all link ends that the vertex has"),
-        Argument("table_places", "u64", "in", "[V] begin of the vertex's table, if it has too many links for slots"),
+        Argument("table_places", "u64", "in", "[N] begin of each vertex's table, if it has too many links for slots"),
         Argument("tables", "u32", "inout", "[S] tables: four numbers a link"),
         Argument("best", "u32", "out", "[V] the label; that of the vertex if it stays"),
         N_VERTICES,
-        Argument("weighted", "u32", "scalar", "whether links have weights; without, each counts 1"),
+        WEIGHTED,
         Argument("no_gain", "double", "scalar", "gain, relative to the weight, that is none"),
     ),
     parameters=("N", "degree"),
@@ -59,3 +73,104 @@ BEST_LABELS = KernelSpec(
     workload=label_workloads.best_labels,
     check_problem=small,
 )
+
+
+def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
+    lanes, block = int(config["lanes"]), int(config["block_size"])
+    return f"a block of {block} is not a whole number of teams of {lanes}" if block % lanes else None
+
+
+LANES = Axis("lanes", (1, 8, 32), "work-items that share one vertex or one label")
+LANES_SPACE = Space((LANES, BLOCK_SIZE), (*COMMON, Constraint("lanes", _lanes)))
+
+
+def _launch_lanes(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    return launch_items(problem, config, count * int(config["lanes"]), traits)
+
+
+def _of_lanes(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    return common(problem, config, traits, lanes=int(config["lanes"]))
+
+
+def _simple(
+    name: str,
+    doc: str,
+    arguments: tuple[Argument, ...],
+    workload: Callable[[Problem, int], Workload],
+    traffic: Callable[[Problem], int],
+) -> KernelSpec:
+    """Declaration of a kernel whose lanes need no sub-group."""
+    return KernelSpec(
+        name=name,
+        template=f"mmsb/starts/{name}.jinja",
+        doc=doc,
+        arguments=arguments,
+        parameters=("N", "degree"),
+        space=LANES_SPACE,
+        default=defaults(LANES_SPACE, {"lanes": 32, "block_size": 128}, {"lanes": 1, "block_size": 64}),
+        variables=_of_lanes,
+        launch=_launch_lanes,
+        traffic=traffic,
+        flops=lambda problem: 0,
+        workload=workload,
+        check_problem=small,
+    )
+
+
+MOVE_LABELS = KernelSpec(
+    name="move_labels",
+    template="mmsb/starts/move_labels.jinja",
+    doc="vertices get the labels that best_labels has found",
+    arguments=(
+        VERTICES,
+        Argument("best", "u32", "in", "[V] their new labels"),
+        VOLUMES,
+        Argument("labels", "u32", "inout", "[N] label of each vertex"),
+        Argument("label_volumes", "u32", "inout", "[N] link ends of the vertices of each label"),
+        N_VERTICES,
+    ),
+    parameters=("N",),
+    space=SCALAR_SPACE,
+    default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
+    variables=common,
+    launch=launch_items,
+    traffic=lambda problem: problem.integer("N") * 28,
+    flops=lambda problem: 0,
+    workload=label_workloads.move_labels,
+    check_problem=small,
+)
+
+LABEL_PLACES = Argument("label_places", "u64", "in", "[L + 1] begin of each label's table, in pairs of numbers")
+JOIN_LINKS = _simple(
+    "join_links",
+    "contraction: the weights between labels, in a table for each label",
+    (
+        *LINKS,
+        WEIGHTS,
+        LABELS,
+        LABEL_PLACES,
+        Argument("joined", "u32", "inout", "[2 S] tables: the other labels plus 1, then weights; zero before"),
+        Argument("counts", "u32", "inout", "[L] number of other labels in each table; zero before"),
+        N_VERTICES,
+        WEIGHTED,
+    ),
+    label_workloads.join_links,
+    lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 12),
+)
+GATHER_LINKS = _simple(
+    "gather_links",
+    "contraction: the links of each label from its table",
+    (
+        LABEL_PLACES,
+        Argument("joined", "u32", "in", "[2 S] tables: the other labels plus 1, then weights"),
+        Argument("row_places", "u64", "in", "[L + 1] begin of each label's links"),
+        Argument("counts", "u32", "inout", "[L] number of each label's links; zero after"),
+        Argument("joined_ends", "u32", "out", "[A] the other labels, in any order"),
+        Argument("joined_weights", "u32", "out", "[A] weights of the links"),
+        Argument("n_labels", "u32", "scalar", "number of labels"),
+    ),
+    label_workloads.gather_links,
+    lambda problem: problem.integer("N") * (degree_of(problem) * 16 + 20),
+)
+
+KERNELS = (BEST_LABELS, MOVE_LABELS, JOIN_LINKS, GATHER_LINKS)

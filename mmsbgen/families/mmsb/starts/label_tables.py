@@ -1,4 +1,4 @@
-"""Table layout and smallest gain, shared by the kernel best_labels and its callers."""
+"""Layouts of tables and the smallest gain, shared by the kernels of local moving and their callers."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ def table_places(degrees: npt.NDArray[Any], slots: int) -> tuple[npt.NDArray[np.
     numbers = np.where(2 * degrees > slots, 4 * degrees, 0)
     ends = np.cumsum(numbers)
     return (ends - numbers).astype(np.uint64), int(ends[-1]) if ends.size else 0
+
+
+def label_places(labels: npt.NDArray[Any], degrees: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Where the table of each label ``[L + 1]`` begins, by labels and degrees ``[N]`` of the vertices.
+
+    Labels count from 0 without gaps.  A table has two places for each link of the label's vertices or for each label.
+    """
+    links = np.bincount(labels, degrees).astype(np.int64)
+    sizes = 2 * np.minimum(links, links.size)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
