@@ -111,7 +111,7 @@ def main() -> None:
     )
     pairs = zip(heads, (measured, predicted), strict=True)
     tables = [[dict(zip(head, cells, strict=True)) for cells in rows] for head, rows in pairs]
-    command = "mpirun -n RANKS python scripts/bench/bench_ranks.py --graph FILE --json FILE --configs CONFIGS"
+    command = "mpirun -n RANKS python scripts/bench/bench_ranks.py --json FILE --configs CONFIGS"
     found = {"command": command, "runs": runs, "measured": tables[0], "predicted": tables[1]}
     record.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Adjacency, Graph, GraphWarning, LoadReport, as_graph
+from mmsbgen.graph.graph import by_degree
 
 DATA = Path(__file__).parents[1] / "data"
 NO_REPORT = LoadReport(0, 0, 0, 0, False, 0)
@@ -87,6 +88,8 @@ def test_adjacency_without_links() -> None:
     rows = Adjacency.from_pairs(np.empty((0, 2), dtype=np.int64), 3)
     assert rows.offsets.tolist() == [0, 0, 0, 0]
     assert rows.neighbours.size == 0
+    with pytest.raises(ValueError, match="lexicographic order"):
+        Adjacency.from_pairs(np.array([[1, 2], [0, 1]]), 3)
 
 
 def test_digest_depends_on_content_only() -> None:
@@ -269,3 +272,14 @@ def test_import_loads_neither_scipy_nor_networkx() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_hubs_come_first() -> None:
+    assert by_degree(np.array([0, 2, 7, 9, 10], np.uint64)).tolist() == [1, 0, 2, 3]
+
+
+@pytest.mark.parametrize("most", [3, 1 << 16, 1 << 40])
+def test_few_and_many_links_are_in_the_same_order(most: int) -> None:
+    degrees = np.random.default_rng(1).integers(0, most, 2000)
+    offsets = np.concatenate([[0], np.cumsum(degrees)])
+    np.testing.assert_array_equal(by_degree(offsets), np.argsort(-degrees, kind="stable"))

@@ -140,12 +140,14 @@ def test_an_iteration_ahead_takes_what_is_counted_for_it(chain, middling, mini_b
 
 def test_limits_of_a_device_are_kept(opencl_device):
     info = opencl_device.info
-    needs = MemoryNeeds({"pi": 3 * GB}, {"graph": 1})
+    needs = MemoryNeeds({"pi": 3 * GB}, {"graph": 1}, ("pi", 2 * GB))
     gpu = dataclasses.replace(info, kind="gpu", global_memory=2 * GB, max_allocation=GB)
     with pytest.raises(DeviceMemoryError, match=r"3\.00 GB on the device .* of 2\.00 GB"):
         memory_needs.require(needs, gpu)
-    with pytest.raises(DeviceMemoryError, match=r"its pi array takes 3\.00 GB.* at most 1\.00 GB at once"):
+    with pytest.raises(DeviceMemoryError, match=r"an array of pi takes 2\.00 GB.* at most 1\.00 GB at once"):
         memory_needs.require(needs, dataclasses.replace(gpu, global_memory=8 * GB))
+    fits = memory_needs.require(needs, dataclasses.replace(gpu, global_memory=8 * GB, max_allocation=2 * GB))
+    assert fits == "needs 3.00 GB of 8.00 GB"
     with pytest.raises(DeviceMemoryError, match=r"2\.00 GB are taken"):
         memory_needs.require(needs, dataclasses.replace(gpu, global_memory=4 * GB, max_allocation=0), used=2 * GB)
     if memory_needs.available_host_memory()[0] > 4 * GB:

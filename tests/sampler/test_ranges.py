@@ -50,10 +50,6 @@ def test_pieces_divide_each_range() -> None:
     assert np.ptp(np.diff(pieces, axis=1), axis=1).max() <= 1
 
 
-def test_hubs_come_first() -> None:
-    assert ranges.by_degree(np.array([0, 2, 7, 9, 10], np.uint64)).tolist() == [1, 0, 2, 3]
-
-
 class Alone:
     """The world of rank 0 whose only other rank answers at once that it took ``times`` as long."""
 

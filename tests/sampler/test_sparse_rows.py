@@ -44,6 +44,20 @@ def run(sampler: Sampler, sets: list[np.ndarray], sweeps: int) -> None:
 CLIQUES = [np.arange(10 * c, 10 * c + 10) for c in range(12)]
 
 
+def test_a_start_in_parts_is_the_same(pocl_device: Device, planted: Split, chain, monkeypatch) -> None:
+    """Rows are placed some at a time; vertices without a set, and those of several, are on both sides of a cut."""
+    sampler = chain(pocl_device, planted, n_communities=40, entries=8, **SPARSE)
+    sets = of_sets("some", [np.arange(20, 70), np.arange(63, 90), np.array([5, 64, 65, 119]), np.arange(60, 70)])
+    sampler.initialise(sets)
+    whole = *entries(sampler), sampler.device.download(sampler.values["totals"])
+    monkeypatch.setattr("mmsbgen.sampler.state.sparse_state._ELEMENTS", 56)
+    monkeypatch.setattr("mmsbgen.families.mmsb.numbers.sparse_rows._ROWS", 3)
+    sampler.initialise(sets)
+    for right, found in zip(whole, (*entries(sampler), sampler.device.download(sampler.values["totals"])), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-6)
+    assert entries(sampler)[0][64].tolist() == [0, 1, 2, 3, *4 * [NONE]]
+
+
 def test_rows_keep_descending_entries_that_add_up(opencl_device: Device, planted: Split, chain) -> None:
     sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, CLIQUES, 5)

@@ -65,8 +65,9 @@ class Plan:
         self.specs += (
             buffers.explained_specs(split.n_training_links, self.shape) if options.refines or options.sparse else []
         )
-        on_device = arrays.bytes_by_purpose(self.shape.arrays(options.keeps_mean, options.keeps_spread) + self.specs)
-        self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes(results))
+        placed = self.shape.arrays(options.keeps_mean, options.keeps_spread) + self.specs
+        on_device, largest = arrays.bytes_by_purpose(placed), arrays.largest(placed)
+        self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes(results), largest)
 
     def require(self, used: int = 0) -> str:
         """Check the memory; returns what it takes in words, see :func:`mmsbgen.sampler.state.memory_needs.require`."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from mmsbgen.backends.base import Device
 from mmsbgen.graph import Split
+from mmsbgen.graph.graph import by_degree
 from mmsbgen.sampler.options.options import blocks_per_sweep
 
 Ints = npt.NDArray[np.int64]
@@ -27,9 +28,7 @@ class Sweeps:
         self.n_vertices = split.graph.n_vertices
         self.per_sweep = blocks_per_sweep(self.n_vertices, size)
         self.largest = -(-self.n_vertices // self.per_sweep)
-        self._by_degree = np.argsort(-split.training_adjacency.degrees.astype(np.int64), kind="stable").astype(
-            np.uint32
-        )
+        self._by_degree = by_degree(split.training_adjacency.offsets)
         self._seed = seed
         self._sweep = -1
         self._starts: Ints = np.zeros(1, np.int64)

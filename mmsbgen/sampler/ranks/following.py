@@ -15,7 +15,7 @@ from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
-from mmsbgen.sampler.state.arrays import bytes_by_purpose
+from mmsbgen.sampler.state.arrays import bytes_by_purpose, largest
 from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, require
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -65,8 +65,10 @@ class _Chain:
     ) -> None:
         self._world, self._exchange, self._device, self._shape = world, exchange, runtime.device, shape
         n, device = shape.n_vertices, runtime.device
-        needs = bytes_by_purpose(shape.arrays()) | {"adjacency": 8 * n + 4 * links // world.size, "mini-batch": 8 * n}
-        require(MemoryNeeds(needs, {"graph": 8 * n + 4 * links // world.size}), device.info, device.allocated)
+        own = 4 * links // world.size
+        needs = bytes_by_purpose(shape.arrays()) | {"adjacency": 8 * n + own, "mini-batch": 8 * n}
+        most = max(largest(shape.arrays()), ("adjacency", own), key=lambda item: item[1])
+        require(MemoryNeeds(needs, {"graph": 8 * n + own}, most), device.info, device.allocated)
         self._buffers: dict[str, Buffer] = {}
         self._swept = SweptRange(device, exchange)
         self._state = SparseState(device, shape)

@@ -40,8 +40,3 @@ def pieces(before: Ints, cuts: Ints, count: int) -> Ints:
     found: Ints = np.searchsorted(before, wanted).astype(np.int64)
     found[:, 0], found[:, -1] = cuts[:-1], cuts[1:]
     return found
-
-
-def by_degree(offsets: Array) -> npt.NDArray[np.uint32]:
-    """The vertices of a range in descending order of degree: those with many links do not delay the end of a launch."""
-    return np.argsort(-np.diff(offsets.astype(np.int64)), kind="stable").astype(np.uint32)

@@ -19,6 +19,7 @@ from mmsbgen.backends.ranks.exchanges import Exchange
 from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.errors import DeviceMemoryError, InputError
 from mmsbgen.graph import Split
+from mmsbgen.graph.graph import by_degree
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -234,7 +235,7 @@ class SweptRange:
         self.release()
         self._pieces, first = pieces, int(pieces[rank, 0])
         for begin, end in itertools.pairwise(pieces[rank].tolist()):
-            own = ranges.by_degree(offsets[begin - first : end - first + 1]) + np.uint32(begin)
+            own = by_degree(offsets[begin - first : end - first + 1]) + np.uint32(begin)
             self._vertices.append(self._device.upload(own))
 
     def sweep(self, launch: Callable[[int, dict[str, Any]], Event], values: Mapping[str, Any]) -> list[Event]:

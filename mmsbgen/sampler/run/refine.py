@@ -109,7 +109,8 @@ def _parts_together(
     if len(links) <= MANY:
         split = leiden(network(keys.size, ends), len(links) / int(counts[labels[0]]), seed)
     else:
-        graph = Weighted.of(Adjacency.from_pairs(ends, keys.size))
+        in_rows = ends[np.argsort(ends[:, 0], kind="stable")]  # links are in order within each community
+        graph = Weighted.of(Adjacency.from_pairs(in_rows, keys.size))
         split = separated(graph, 1 / (2 * counts[keys // n]), seed, mover)
     first, sizes = np.unique(split, return_index=True, return_counts=True)[1:]
     own, place = np.unique(keys[first] // n, return_inverse=True)

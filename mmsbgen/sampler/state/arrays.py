@@ -49,6 +49,11 @@ def bytes_by_purpose(wanted: Iterable[Spec]) -> dict[str, int]:
     return dict(sums)
 
 
+def largest(wanted: Iterable[Spec]) -> tuple[str, int]:
+    """Purpose and bytes of the largest array."""
+    return max(((spec.purpose, spec.nbytes) for spec in wanted), key=lambda item: item[1])
+
+
 def place(device: Device, wanted: Iterable[Spec]) -> tuple[dict[str, Buffer], dict[str, Buffer]]:
     """Allocate the arrays, zero-filled without content; returns those of iterations and those of evaluations."""
     iteration: dict[str, Buffer] = {}

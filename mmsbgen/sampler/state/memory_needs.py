@@ -25,10 +25,11 @@ ROW_OF_RESULTS = 50
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """Bytes by purpose, on the ``device`` and on the ``host``."""
+    """Bytes by purpose, on the ``device`` and on the ``host``, and those of the ``largest`` device array."""
 
     device: Mapping[str, int]
     host: Mapping[str, int]
+    largest: tuple[str, int]
 
     @property
     def device_total(self) -> int:
@@ -116,10 +117,10 @@ def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:
             f"This run does not fit: it needs {readable(needs.host_total)} on the host; {source} leaves "
             f"{readable(host)}. {remedy}"
         )
-    largest = max(needs.device.items(), key=lambda item: item[1])
-    if info.max_allocation and largest[1] > info.max_allocation:
+    name, size = needs.largest
+    if info.max_allocation and size > info.max_allocation:
         raise DeviceMemoryError(
-            f"This run does not fit: its {largest[0]} array takes {readable(largest[1])}, and {info.name} "
+            f"This run does not fit: an array of {name} takes {readable(size)}, and {info.name} "
             f"({info.platform}) allocates at most {readable(info.max_allocation)} at once. {remedy}"
         )
     if info.kind == "cpu":

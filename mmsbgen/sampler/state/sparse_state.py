@@ -58,20 +58,28 @@ class SparseState(State):
 
         ``vertices`` ``[S]``, ascending, and ``communities`` ``[S]`` are the sets.
         """
-        n, k = self.shape.n_vertices, self.shape.k
-        most = min(self.shape.entries, k)
-        kept = np.full((n, self.shape.entries), NONE, np.uint32)
-        count = np.full(n, most)
-        there, at = np.unique(vertices, return_index=True)
-        others = np.setdiff1d(np.arange(n), there, assume_unique=True)
-        kept[others, :most] = self.random_communities(others, seed)
-        rank = np.arange(len(vertices)) - np.repeat(at, np.diff(np.append(at, len(vertices))))
-        inside = rank < most
-        kept[vertices[inside], rank[inside]] = communities[inside]
-        count[there] = np.minimum(np.bincount(vertices, minlength=n)[there], most)
-        share = (1.0 - (k - count) * self.shape.floor) / count
-        self.set_entries(kept, np.where(kept != NONE, share[:, None], 0.0))
-        self.device.write(self.buffers["row_sums"], np.full(n, row_sum, self.shape.real))
+        n, k, floor, real = self.shape.n_vertices, self.shape.k, self.shape.floor, self.shape.real
+        most, sums = min(self.shape.entries, k), np.zeros(self.shape.row)
+        self.changed = True
+        for first in range(0, n, step := max(1, _ELEMENTS // self.shape.entries)):
+            size = min(step, n - first)
+            begin, end = np.searchsorted(vertices, [first, first + size])
+            own, chosen = vertices[begin:end] - first, communities[begin:end]
+            sets = np.bincount(own, minlength=size)
+            kept = np.full((size, self.shape.entries), NONE, np.uint32)
+            others = np.flatnonzero(sets == 0)
+            kept[others, :most] = self.random_communities(first + others, seed)
+            rank = np.arange(end - begin) - np.repeat(np.cumsum(sets) - sets, sets)
+            inside = rank < most
+            kept[own[inside], rank[inside]] = chosen[inside]
+            count = np.where(sets > 0, np.minimum(sets, most), most)
+            share = ((1.0 - (k - count) * floor) / count).astype(real)
+            values = np.where(kept != NONE, share[:, None], real.type(0.0))
+            self.device.write(self.buffers["communities"], kept, first)
+            self.device.write(self.buffers["values"], values, first)
+            sums[:k] += totals(kept, values, k, floor)
+        self.device.write(self.buffers["totals"], sums.astype(real))
+        self.device.write(self.buffers["row_sums"], np.full(n, row_sum, real))
 
     def random_communities(self, vertices: Array, seed: int) -> Array:
         """Evenly spaced communities from a drawn one on, ``[V, min(R, K)]``, for ``vertices`` ``[V]``."""

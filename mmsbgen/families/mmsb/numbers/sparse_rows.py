@@ -11,6 +11,8 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 #: Community of an unused entry; unused entries follow the others.
 NONE = 0xFFFFFFFF
+#: Rows whose columns are added up at a time.
+_ROWS = 1 << 20
 
 
 def expanded(communities: Array, values: Array, k: int, floor: float) -> Floats:
@@ -31,9 +33,11 @@ def kept(communities: Array, k: int) -> npt.NDArray[np.bool_]:
 
 def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
     """Sums of the columns ``[K]`` of all rows."""
-    used = communities != NONE  # few of a start
-    above: Array = np.bincount(communities[used], values[used].astype(np.float64) - floor, minlength=k)
-    sums: Floats = above + len(communities) * floor
+    sums: Floats = np.full(k, len(communities) * floor)
+    for first in range(0, len(communities), _ROWS):
+        some, sizes = communities[first : first + _ROWS], values[first : first + _ROWS]
+        used = some != NONE  # few of a start
+        sums += np.bincount(some[used], sizes[used].astype(np.float64) - floor, minlength=k)
     return sums
 
 
