@@ -15,7 +15,7 @@ from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
 from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
-from mmsbgen.families.mf.schedules import SCHEDULES, Part
+from mmsbgen.families.mf.schedules import SCHEDULES, Part, automatic
 from mmsbgen.families.mf.start import order_of
 from mmsbgen.families.mf.workloads import STRETCHES, features
 from mmsbgen.kernels.problem import Problem
@@ -40,6 +40,7 @@ class DeviceSweeps:
             arrays = p, q, start.b.astype(_REAL), start.c.astype(_REAL)
             self.values: dict[str, Any] = dict(zip(_FACTORS, map(self.device.upload, arrays), strict=True))
             self._evaluated: dict[str, Any] | None = None
+            self._kept: dict[str, Any] | None = None
             self._close = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -57,9 +58,17 @@ class DeviceSweeps:
         """The problem of these ratings."""
         return MF.problem(K=self.k, dtype="float32", storage=self.storage, **features(self.cells), **more)
 
+    def keep(self) -> None:
+        """Keep the factors as they are now, on the device, for :meth:`factors`."""
+        if self._kept is None:
+            own = {name: self.values[name] for name in _FACTORS}
+            self._kept = {name: self.device.alloc(each.shape, each.dtype) for name, each in own.items()}
+        for name, kept in self._kept.items():
+            self.device.copy(kept, self.values[name])
+
     def factors(self) -> Factors:
-        """The factors as they are now, float32 on the host."""
-        p, q, b, c = (self.device.download(self.values[name]) for name in _FACTORS)
+        """The factors that were kept last, or as they are now, float32 on the host."""
+        p, q, b, c = (self.device.download((self._kept or self.values)[name]) for name in _FACTORS)
         return Factors(widened(p[:, : self.k].copy()), widened(q[:, : self.k].copy()), b, c)
 
     def evaluate_on(self, cells: Cells, low: float, high: float) -> None:
@@ -90,8 +99,8 @@ class StochasticSweeps(DeviceSweeps):
     """Sweeps of stochastic gradient descent by one schedule.
 
     Attributes:
-        schedule: A name of :data:`mmsbgen.families.mf.schedules.SCHEDULES`; ``auto`` is tiles on processors and for
-            16 bits, else adds.
+        schedule: A name of :data:`mmsbgen.families.mf.schedules.SCHEDULES`; for ``auto`` that of
+            :func:`mmsbgen.families.mf.schedules.automatic` which waits least.
         steps: After how many steps of a sweep all wait; 0 where nobody does, or where locks decide.
         placing_s: Seconds that the layout took.
     """
@@ -107,27 +116,35 @@ class StochasticSweeps(DeviceSweeps):
         bias: bool,
         seed: int,
         storage: str = "float32",
+        deterministic: bool = False,
     ) -> None:
         super().__init__(cells, start, device, database, storage)
         try:
+            names: tuple[str, ...] = (schedule,)
             if schedule == "auto":
-                schedule = "adds" if self.device.info.kind == "gpu" and storage == "float32" else "tiles"
+                names = automatic(self.device.info.kind, cells, deterministic=deterministic)
             self._seeds = np.random.SeedSequence(seed)
-            self.schedule = schedule
-            kernels = {name: self.kernel(name, bias="on" if bias else "off") for name in SCHEDULES[schedule].kernels}
+            kernels = {
+                kernel: self.kernel(kernel, bias="on" if bias else "off")
+                for name in names
+                for kernel in SCHEDULES[name].kernels
+            }
             tiles = max(int(each.config.get("tiles", 0)) for each in kernels.values())
             with stage(f"placing {cells.users.size} ratings") as placing:
-                order = order_of(seed, cells.users.size)
-                parts = SCHEDULES[schedule].placed(cells.at(order), tiles)
-                self._calls = [(kernels[part.kernel], part.count, self._uploaded(cells, order, part)) for part in parts]
+                shuffled = cells.at(order_of(seed, cells.users.size))
+                placed = {name: SCHEDULES[name].placed(shuffled, tiles) for name in names}
+                self.schedule = min(names, key=lambda name: sum(part.waits for part in placed[name]))
+                parts = placed[self.schedule]
+                self._calls = [
+                    (kernels[part.kernel], part.count, self._uploaded(shuffled.at(part.order), part)) for part in parts
+                ]
             self.placing_s = placing.seconds
-            self.steps = sum(part.count for part in parts if part.kernel == "sgd_steps") or tiles
+            self.steps = sum(part.arrays["steps"].size - 1 for part in parts if "steps" in part.arrays)
         except BaseException:
             self._close.close()
             raise
 
-    def _uploaded(self, cells: Cells, order: NDArray[Any], part: Part) -> dict[str, Any]:
-        own = cells.at(order[part.order])
+    def _uploaded(self, own: Cells, part: Part) -> dict[str, Any]:
         given = {"users": own.users, "items": own.items, "ratings": own.ratings.astype(_REAL)} | dict(part.arrays)
         return {
             name: self.device.upload(each) if isinstance(each, np.ndarray) else each for name, each in given.items()

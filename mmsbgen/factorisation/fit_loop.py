@@ -93,13 +93,9 @@ def fit_sweeps(
     """
     low, high = ((bound - scaled.mean) / scaled.scale for bound in (scaled.low, scaled.high))
     on.evaluate_on(judged, low, high)
-    course = FitCourse(on.factors(), [], 0, False, 0.0)
+    history: list[dict[str, Any]] = []
+    kept, interrupted, swept_s = 0, False, 0.0
     begin, best = time.perf_counter(), np.inf
-
-    def kept(number: int) -> Factors:
-        found = on.factors()
-        need_finite(number, *vars(found).values())
-        return found
 
     def need_finite(number: int, *arrays: Any) -> None:
         if not all(np.isfinite(each).all() for each in arrays):
@@ -109,21 +105,22 @@ def fit_sweeps(
         for number in range(n_epochs):
             before = time.perf_counter()
             sweep(number)
-            course.swept_s += time.perf_counter() - before
+            swept_s += time.perf_counter() - before
             rmse = on.errors()[0] * scaled.scale
             need_finite(number + 1, rmse)
             seconds = time.perf_counter() - begin
-            course.history.append({"sweep": number + 1, "seconds": seconds, "rmse": rmse})
-            if patience is not None and rmse < best:
-                best, course.best, course.factors = rmse, number + 1, kept(number + 1)
+            history.append({"sweep": number + 1, "seconds": seconds, "rmse": rmse})
+            if patience is None or rmse < best:
+                best, kept = rmse, number + 1
+                if patience is not None:
+                    on.keep()
             told.tell(number + 1)
-            course.interrupted = bool(stop)
-            if stop or (patience is not None and number + 1 - course.best >= patience):
+            interrupted = bool(stop)
+            if stop or (patience is not None and number + 1 - kept >= patience):
                 break
-    if patience is None:
-        course.best = len(course.history)
-        course.factors = kept(course.best)
-    return course
+    factors = on.factors()
+    need_finite(kept, *vars(factors).values())
+    return FitCourse(factors, history, kept, interrupted, swept_s)
 
 
 def some_of(cells: Cells) -> Cells:

@@ -28,7 +28,7 @@ def schedule_times(
     database: str | Path | None = None,
     storage: str = "float32",
 ) -> Iterator[dict[str, Any]]:
-    """Try each schedule on a device, with steps of size 0; all but adds if factors are stored in 16 bits.
+    """Try each schedule on a device, with steps of size 0.
 
     Yields:
         For each schedule its ``schedule`` and ``promise``, the ``steps`` of a sweep after which all wait (0: none),
@@ -38,8 +38,6 @@ def schedule_times(
     p, q = start_factors(0, cells.n_users, cells.n_items, n_factors, bias=True)
     start = Factors(p, q, np.zeros(cells.n_users), np.zeros(cells.n_items))
     for name, each in SCHEDULES.items():
-        if storage != "float32" and name == "adds":  # 16 bits cannot be added to
-            continue
         found: dict[str, Any] = {"schedule": name, "promise": each.promise}
         try:
             with StochasticSweeps(

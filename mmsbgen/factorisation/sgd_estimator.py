@@ -50,10 +50,10 @@ class MatrixFactorization(Parameters, Answers):
         schedule: ``tiles``: ratings that share a row are done in one order, the same every time; ``adds``: nobody
             waits, rows that are read may be old; others as ``mmsbgen mf schedules`` lists them; ``auto``: tiles on
             processors and adds on GPUs.
-        deterministic: Whether the same seed has to give the same bits with the same device and tuning database: with
-            ``auto`` means tiles.
+        deterministic: Whether the same seed has to give the same bits with the same device and tuning database.
+            ``auto`` is tiles then, or on GPUs block-diagonals, where these wait less.
         storage: ``float32``, or ``bfloat16``: factors in 16 bits, rounded at random, half of the memory.  Slower on
-            processors; with any schedule but ``adds``.
+            processors.
         holdout: The part of the ratings, such as 0.1, or other ratings, by which the best sweep is chosen.
         patience: Sweeps without a better error on held-out ratings after which fitting ends.
         random_state: An integer, None for 0, or a NumPy generator.
@@ -158,10 +158,6 @@ class MatrixFactorization(Parameters, Answers):
             raise ParameterError(f"schedule={self.schedule!r}: give one of {', '.join(_SCHEDULES)}")
         if self.storage not in STORAGES:
             raise ParameterError(f"storage={self.storage!r}: give one of {', '.join(STORAGES)}")
-        if self.storage != "float32" and self.schedule == "adds":
-            raise ParameterError(
-                f"storage={self.storage!r} with schedule='adds': 16 bits cannot be added to; give hogwild"
-            )
         repeating = [name for name, each in SCHEDULES.items() if each.promise == "repeats"]
         if self.deterministic and self.schedule not in ("auto", *repeating):
             raise ParameterError(
@@ -169,10 +165,16 @@ class MatrixFactorization(Parameters, Answers):
             )
 
     def _swept(self, scaled: Scaled, train: Ratings, test: Ratings | None, start: Factors, seed: int) -> FitCourse:
-        schedule = "tiles" if self.deterministic and self.schedule == "auto" else self.schedule
         cells, place = scaled.cells(train), (self.device, self.database)
         with StochasticSweeps(
-            cells, start, *place, schedule=schedule, bias=self.bias, seed=seed, storage=self.storage
+            cells,
+            start,
+            *place,
+            schedule=self.schedule,
+            bias=self.bias,
+            seed=seed,
+            storage=self.storage,
+            deterministic=self.deterministic,
         ) as on:
             self.schedule_ = on.schedule
             settings = f"learning_rate={self.learning_rate:g} and reg={self.reg:g}: give a lower learning_rate"

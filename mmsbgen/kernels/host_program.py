@@ -79,6 +79,11 @@ class Launches:
         array = self._values[name]
         return self._device.download(array) if rows is None else self._device.download_range(array, 0, rows)
 
+    def scalar(self, name: str) -> np.generic:
+        """An argument that is a number."""
+        found: np.generic = self._values[name]
+        return found
+
     def write(self, name: str, array: NDArray[Any]) -> None:
         """Overwrite the first rows of an argument's array."""
         self._device.write(self._values[name], array)

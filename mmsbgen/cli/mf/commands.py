@@ -48,7 +48,7 @@ _STORAGE = click.option(
     type=click.Choice(["float32", "bfloat16"]),
     default="float32",
     show_default=True,
-    help="Type of stored factors; bfloat16 has 16 bits, for any schedule but adds.",
+    help="Type of stored factors; bfloat16 has 16 bits.",
 )
 _COUNT = click.option("-n", "count", type=click.IntRange(1), default=10, show_default=True, help="How many.")
 
@@ -90,7 +90,7 @@ def mf() -> None:
 @click.option(
     "--deterministic",
     is_flag=True,
-    help="The same bits with the same device and tuning database; auto is the schedule tiles then.",
+    help="The same bits with the same device and tuning database; auto is a schedule that repeats then.",
 )
 @expert(_STORAGE)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.cli.printing.output_options import Output
 from mmsbgen.cli.shared.common import print_csv
@@ -18,15 +19,20 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 if TYPE_CHECKING:
     from mmsbgen.report.page import HtmlPage
 
-_HELP = """Write a page with pictures of the run in RUN, the folder that `mmsbgen detect -o` wrote.
+_HELP = """Write a page with pictures of RUN: the folder of `mmsbgen detect -o`, or the model of `mmsbgen mf fit`.
 
 The page, report.html, needs no other file and no network; its pictures are written beside it as PNG files too.
 """
 
 
 @click.command(help=_HELP)
-@click.argument("run", type=NamedPath(file_okay=False))
-@click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder of the report; default: RUN/report.")
+@click.argument("run", type=NamedPath())
+@click.option(
+    "-o",
+    "--out",
+    type=NamedPath(file_okay=False),
+    help="Folder of the report; default: RUN/report, or MODEL-report beside a model.",
+)
 @click.option(
     "--graph",
     type=NamedPath(),
@@ -40,9 +46,17 @@ def report(ctx: click.Context, run: Path, out: Path | None, graph: Path | None, 
     from mmsbgen.report import need_matplotlib
 
     need_matplotlib()
+    output = Output(as_json, as_csv=False)
+    if run.is_file():
+        from mmsbgen.report.factorisation_page import factorisation_page
+
+        if graph is not None:
+            raise InputError("--graph is for the folder of a detection: leave it out")
+        written(ctx, lambda: factorisation_page(run), out or run.with_name(f"{run.stem}-report"), output)
+        return
     from mmsbgen.report.run.run_page import run_page
 
-    written(ctx, lambda: run_page(run, graph), out or run / "report", Output(as_json, as_csv=False))
+    written(ctx, lambda: run_page(run, graph), out or run / "report", output)
 
 
 def written(ctx: click.Context, make: Callable[[], HtmlPage], out: Path, output: Output) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -74,14 +73,9 @@ def padded(rows: Array, dtype: Any) -> Array:
 
 
 def balanced(degrees: Array, groups: int) -> Array:
-    """The group, uint32 ``[R]``, of rows of ``degrees`` ``[R]``: the longest first into the emptiest (Graham 1969)."""
-    found = np.empty(degrees.size, np.uint32)
-    filled = [(0, group) for group in range(groups)]
-    order = np.argsort(-degrees.astype(np.int64), kind="stable")
-    for row, degree in zip(order.tolist(), degrees[order].tolist(), strict=True):
-        load, group = filled[0]
-        found[row] = group
-        heapq.heapreplace(filled, (load + degree, group))
+    """The group, uint32 ``[R]``, of rows of ``degrees`` ``[R]``: neighbours, so many that groups have equal parts."""
+    ends = np.cumsum(degrees, dtype=np.float64)
+    found: Array = np.minimum((ends - degrees / 2) * (groups / ends[-1]), groups - 1).astype(np.uint32)
     return found
 
 
@@ -100,10 +94,19 @@ def tiles(cells: Cells, n_tiles: int) -> CellSteps:
     return CellSteps(_sorted(cell), firsts, np.arange(0, n_tiles * n_tiles + 1, n_tiles).astype(np.uint32))
 
 
+def diagonal_count(cells: Cells, side: int) -> int:
+    """The steps that :func:`diagonals` has."""
+    return int(np.count_nonzero(np.bincount(_diagonal(cells, side))))
+
+
+def _diagonal(cells: Cells, side: int) -> Array:
+    found: Array = cells.users.astype(np.int64) // side - cells.items.astype(np.int64) // side
+    return found + cells.n_items // side
+
+
 def diagonals(cells: Cells, side: int = 1) -> CellSteps:
     """Blocks of ``side`` users and ``side`` items; a step has those with the same user block less item block."""
-    u, v = cells.users.astype(np.int64) // side, cells.items.astype(np.int64) // side
-    return _in_steps(u - v + cells.n_items // side, v)
+    return _in_steps(_diagonal(cells, side), cells.items.astype(np.int64) // side)
 
 
 def first_fit(users: Array, items: Array) -> Array:

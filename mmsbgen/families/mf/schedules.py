@@ -16,6 +16,12 @@ from mmsbgen.families.mf.layout import Array, Cells, CellSteps
 BLOCK = 1024
 #: Users and items of a block of ``block-diagonals``.
 SIDE = 16
+#: Ratings of a cell that take a GPU about as long as a barrier: 0.4 and 2 us on an H200.
+BARRIER = 4
+#: Of the schedules that repeat, those that were fastest on some ratings.
+REPEATING = ("tiles", "block-diagonals")
+#: Steps of a sweep by tiles, at most.
+_FEW = 1024
 #: Types of stored factors.
 STORAGES = ("float32", "bfloat16")
 PROMISES = {
@@ -41,6 +47,15 @@ class Part:
     order: Array
     count: int
     arrays: Mapping[str, Any]
+
+    @property
+    def waits(self) -> int:
+        """How long a device waits that has a team for each cell of a step, in ratings; 0 without steps."""
+        if "steps" not in self.arrays:
+            return 0
+        firsts, steps = (self.arrays[name].astype(np.int64) for name in ("cells", "steps"))
+        longest = np.maximum.reduceat(np.diff(firsts), steps[:-1])
+        return int(longest.sum()) + BARRIER * int(steps.size - 1)
 
 
 @dataclass(frozen=True)
@@ -75,7 +90,8 @@ def _by_steps(found: CellSteps) -> Part:
 
 def _tiled(cells: Cells, n_tiles: int) -> list[Part]:
     found = layout.tiles(cells, n_tiles)
-    return [Part("sgd_tiles", found.order, found.order.size, {"cells": found.cells})]
+    arrays = {"cells": found.cells, "steps": found.steps, "arrived": np.zeros(1, np.uint32)}
+    return [Part("sgd_tiles", found.order, found.order.size, arrays)]
 
 
 def _unordered(kernel: str, cells: Cells, _: int) -> list[Part]:
@@ -151,3 +167,15 @@ SCHEDULES = {
         f"the same for blocks of {SIDE} users and {SIDE} items", partial(layout.diagonals, side=SIDE)
     ),
 }
+
+
+def automatic(kind: str, cells: Cells, *, deterministic: bool) -> tuple[str, ...]:
+    """The schedules of which ``auto`` takes that with the least :attr:`Part.waits`, on a device of a kind.
+
+    Placing takes longer than many sweeps, so that block-diagonals are tried only where they have few steps.
+    """
+    if kind != "gpu":
+        return ("tiles",)
+    if not deterministic:
+        return ("adds",)
+    return REPEATING if layout.diagonal_count(cells, SIDE) <= _FEW else REPEATING[:1]

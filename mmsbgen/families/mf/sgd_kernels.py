@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmsbgen.families.mf.layout import padded_width, stored_bytes
 from mmsbgen.families.mf.reference import ODD
@@ -32,6 +33,9 @@ _TRACED = Axis(
 _CACHE = 1 << 19
 #: Ratings of a step that take a processor about as long as a launch.
 _WORTH_A_LAUNCH = 8192
+#: Ratings of a row under way at once, at most, and these times the step.  They add up changes from one old value: from
+#: 2 on, the bias of the row overshoots by more than it was off.
+_OF_A_ROW, _OVERSHOOT = 32, 0.64
 #: Steps of a launch: the barrier of the grid counts arrivals in 32 bits.
 _AT_ONCE = 1 << 16
 
@@ -66,11 +70,8 @@ _BY_ITEM = (
     Argument("left", "u32", "inout", "[n] ratings to do of each item, at its first place in the list"),
 )
 _ALL = Argument("all", "u32", "scalar", "whether the pass goes over all ratings, not the list")
-_PASS = (
-    _ALL,
-    Argument("size", "u32", "scalar", "ratings of the pass"),
-    Argument("per_team", "u32", "scalar", "ratings in a row that a team takes"),
-)
+_OF_TEAM = Argument("per_team", "u32", "scalar", "ratings in a row that a team takes")
+_PASS = (_ALL, Argument("size", "u32", "scalar", "ratings of the pass"), _OF_TEAM)
 _NODE_PASS = (_ALL, Argument("n_items", "u32", "scalar", ""))
 
 
@@ -84,7 +85,7 @@ def _variables(schedule: str, problem: Problem, config: Config, traits: Traits) 
         "reads": "plain" if alone else "fresh",
         "writes": {"adds": "add", "hogwild": "lossy"}.get(schedule, "store"),
     }
-    return found | {name: int(config[name]) for name in ("per_team", "retries") if name in config}
+    return found | ({"retries": int(config["retries"])} if "retries" in config else {})
 
 
 def _one_block(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -107,6 +108,12 @@ def _near_rows(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
+def _pairs(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if problem.get("storage") == "bfloat16" and config["vector_width"] == 1:
+        return "factors in 16 bits are added by pairs"
+    return None
+
+
 def _default(problem: Problem, traits: Traits) -> dict[str, Any]:
     width, row = widest(problem, traits), padded_width(problem.integer("K"))
     if traits.kind != "gpu":
@@ -119,22 +126,29 @@ def _default(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 
 def _tiles_default(problem: Problem, traits: Traits) -> Config:
-    """Tiles as many as keep all teams busy; on a processor also so many that the rows of a cell fit into a cache."""
+    """Tiles as many as keep all teams busy; on a processor also so many that the rows of a cell fit into a cache.
+
+    That is of use where a cell has several ratings of a row.
+    """
     tiles = 1024
     if traits.kind != "gpu":
-        size = (problem.integer("users") + problem.integer("items")) * padded_width(problem.integer("K")) * 4
-        wanted = max(2 * traits.compute_units, size // _CACHE)
+        rows = problem.integer("users") + problem.integer("items")
+        size = rows * padded_width(problem.integer("K")) * 4
+        wanted = max(2 * traits.compute_units, min(size // _CACHE, problem.integer("ratings") // rows))
         tiles = next((each for each in _TILES.values if isinstance(each, int) and each >= wanted), 1024)
-    while tiles > 1 and 2 * tiles > min(problem.integer("users"), problem.integer("items")):
+    while tiles > min(problem.integer("users"), problem.integer("items")):
         tiles //= 4
-    return _default(problem, traits) | {"tiles": tiles}
+    return _default(problem, traits) | {"tiles": tiles} | _barrier(traits.dialect == "cuda")
 
 
 def _steps_default(problem: Problem, traits: Traits) -> Config:
     """Barriers of the grid on CUDA; on a processor, whose grid is one block, where launches take longer than steps."""
     few = traits.kind != "gpu" and problem.integer("ratings") < _WORTH_A_LAUNCH * problem.integer("degree")
-    barrier = "grid" if few or traits.dialect == "cuda" else "launch"
-    return _default(problem, traits) | {"barrier": barrier, "blocks_per_unit": 1}
+    return _default(problem, traits) | _barrier(few or traits.dialect == "cuda")
+
+
+def _barrier(grid: bool) -> dict[str, Any]:
+    return {"barrier": "grid" if grid else "launch", "blocks_per_unit": 1}
 
 
 def _nodes_default(problem: Problem, traits: Traits) -> dict[str, Any]:
@@ -153,16 +167,40 @@ def _blocks(config: Config, teams: int) -> int:
     return max(1, -(-teams // (int(config["block_size"]) // int(config["team"]))))
 
 
+def ratings_of_team(least: int, count: int, degree: int, teams: int, step: float) -> int:
+    """Ratings that a team takes one after another, so that few of a row are under way at once.
+
+    Args:
+        least: What the configuration asks for.
+        count: All ratings.
+        degree: Those of the row that has most.
+        teams: So many are under way at once otherwise.
+        step: Of the sweep.
+    """
+    together = max(1, min(_OF_A_ROW, int(_OVERSHOOT / step))) if step > 0 else _OF_A_ROW
+    return max(least, -(-degree // together)) if teams * degree > together * count else least
+
+
+def _unordered(on: Launches) -> None:
+    block, per_team = int(on.config["block_size"]), int(on.config["per_team"])
+    teams = -(-on.count // per_team)
+    if on.traits.dialect == "cuda":
+        teams = min(teams, on.resident_blocks("sweep", block) * (block // int(on.config["team"])))
+    per_team = ratings_of_team(per_team, on.count, on.problem.integer("degree"), teams, float(on.scalar("step")))
+    on.launch("sweep", _blocks(on.config, -(-on.count // per_team)), block, per_team=np.uint32(per_team))
+
+
 def _tiles(on: Launches) -> None:
-    block, tiles = int(on.config["block_size"]), int(on.config["tiles"])
-    for turn in range(tiles):
-        given = {"first": np.uint32(turn * tiles), "size": np.uint32(tiles)}
-        on.launch("sweep", _blocks(on.config, tiles), block, **given)
+    tiles = int(on.config["tiles"])
+    _stepped(on, np.arange(0, tiles * tiles + 1, tiles))
 
 
 def _steps(on: Launches) -> None:
-    block, steps = int(on.config["block_size"]), on.read("steps", on.count + 1).astype(np.int64)
-    sizes = np.diff(steps)
+    _stepped(on, on.read("steps", on.count + 1).astype(np.int64))
+
+
+def _stepped(on: Launches, steps: NDArray[np.int64]) -> None:
+    block, sizes = int(on.config["block_size"]), np.diff(steps)
     if on.config["barrier"] == "launch":
         for first, size in zip(steps[:-1].tolist(), sizes.tolist(), strict=True):
             on.launch("sweep", _blocks(on.config, size), block, first=np.uint32(first), size=np.uint32(size))
@@ -253,21 +291,32 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
 
     of_list: Callable[..., int] = lambda problem, config, count: -(-count // int(config["per_team"]))  # noqa: E731
     each: Callable[..., int] = lambda problem, config, count: count  # noqa: E731
+
+    def steps(config: Config) -> dict[str, tuple[Argument, ...]]:
+        if config["barrier"] == "grid":
+            return {"whole": (*entry(_CELLS, *_STEPS), *_RANGE)}
+        return {"sweep": (*entry(_CELLS), *_RANGE)}
+
     locks = (*_LISTS, _ITEM_LOCKS)
     near = (Constraint("block_size", _near_rows),)
-    unordered = {"teams": of_list, "space": space_of(HELD, _PER_TEAM, _OPERATOR)}
+    changed = HELD, _PER_TEAM, _OPERATOR
+    unordered = {"teams": of_list, "space": space_of(*changed)}
     unordered["default"] = lambda problem, traits: _default(problem, traits) | _lists_default(problem, traits)
+    unordered |= {"entries": lambda config: {"sweep": (*entry(_N_RATINGS), _OF_TEAM)}, "program": _unordered}
     passes = (_PER_TEAM, _RETRIES, _TAIL, _TRACED)
+    stepping = (_BARRIER, _PER_UNIT, _OPERATOR)
+    meeting = (Constraint("barrier", _one_block), Constraint("blocks_per_unit", _alone))
     return (
         kernel(
             "tiles",
             "steps",
             "a sweep by tiles that share no row: equal to a sweep in the order of its cells, bit for bit",
             _CELLS,
+            *_STEPS,
             teams=lambda problem, config, count: int(config["tiles"]),
-            space=space_of(HELD, _TILES, _OPERATOR),
+            space=space_of(HELD, _TILES, *stepping, constraints=meeting),
             default=_tiles_default,
-            entries=lambda config: {"sweep": (*entry(_CELLS), *_RANGE)},
+            entries=steps,
             program=_tiles,
         ),
         kernel(
@@ -277,19 +326,9 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             _CELLS,
             *_STEPS,
             teams=each,
-            space=space_of(
-                HELD,
-                _BARRIER,
-                _PER_UNIT,
-                _OPERATOR,
-                constraints=(Constraint("barrier", _one_block), Constraint("blocks_per_unit", _alone)),
-            ),
+            space=space_of(HELD, *stepping, constraints=meeting),
             default=_steps_default,
-            entries=lambda config: (
-                {"whole": (*entry(_CELLS, *_STEPS), *_RANGE)}
-                if config["barrier"] == "grid"
-                else {"sweep": (*entry(_CELLS), *_RANGE)}
-            ),
+            entries=steps,
             program=_steps,
         ),
         kernel(
@@ -339,8 +378,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             "adds",
             "a sweep in which changes are added without waiting: nothing is lost, but rows that are read may be old",
             _N_RATINGS,
-            parameters=tuple(name for name in given["parameters"] if name != "storage"),
-            **unordered,
+            **unordered | {"space": space_of(*changed, constraints=(Constraint("vector_width", _pairs),))},
         ),
         kernel(
             "hogwild",

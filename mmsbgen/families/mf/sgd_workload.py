@@ -108,7 +108,8 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
         return _near(got, value, off)
 
     axes = ("operator", "tiles") if kernel == "sgd_tiles" else ("operator",)
-    return Workload(state(False), placed(1).count, judge, repeats="restored", prepare=prepare, prepared_by=axes)
+    arguments = state(False) | dict(placed(1).arrays)
+    return Workload(arguments, placed(1).count, judge, repeats="restored", prepare=prepare, prepared_by=axes)
 
 
 def _near(got: Any, value: Factors, off: Factors, more: Factors | None = None) -> str | None:

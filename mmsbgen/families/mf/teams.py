@@ -75,7 +75,8 @@ def _widths(config: Config, problem: Problem, traits: Traits) -> str | None:
     width, team, row = int(config["vector_width"]), int(config["team"]), padded_width(problem.integer("K"))
     if width * team > row:
         return f"{team} work-items of {width} coordinates are more than a row of {row}"
-    size = 8 if problem.get("dtype") == "float64" else 4
+    narrow = problem.get("storage") == "bfloat16" and config.get("operator") != "witness"
+    size = 2 if narrow else 8 if problem.get("dtype") == "float64" else 4
     if traits.dialect == "cuda" and width * size > 16:
         return "a load has at most 16 bytes"
     return None

@@ -16,7 +16,8 @@ from mmsbgen.families import family
 from mmsbgen.families.mf import layout, reference
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.layout import Cells, CellSteps
-from mmsbgen.families.mf.schedules import PROMISES, SCHEDULES, _degree_hybrid
+from mmsbgen.families.mf.schedules import BARRIER, PROMISES, SCHEDULES, _degree_hybrid, automatic
+from mmsbgen.families.mf.sgd_kernels import ratings_of_team
 from mmsbgen.families.mf.sgd_workload import sgd_workload
 from mmsbgen.kernels.build import BoundKernel, build, traits_of
 from mmsbgen.kernels.family import Workload
@@ -58,6 +59,32 @@ def told(steps: CellSteps) -> list[str]:
     """The ratings of each step by letters."""
     letters = np.array(list("abcdefghijkl"))[steps.order]
     return ["".join(sorted(letters[steps.cells[a] : steps.cells[b]])) for a, b in zip(steps.steps, steps.steps[1:])]  # noqa: B905
+
+
+def test_diagonals_are_counted_before_they_are_placed() -> None:
+    for cells in (cells_of(*SMALL), generated(200, 130, 3000, 1)):
+        for side in (1, 3):
+            assert layout.diagonal_count(cells, side) == layout.diagonals(cells, side).steps.size - 1
+    sparse = generated(30_000, 20_000, 60_000, 1)
+    assert automatic("gpu", sparse, deterministic=True) == ("tiles",)
+    assert automatic("cpu", sparse, deterministic=False) == ("tiles",)
+
+
+def test_few_ratings_of_a_row_are_added_at_once() -> None:
+    """Of 1,000,000 ratings, 4000 of one row, 10,000 teams would have 40 of that row under way."""
+    assert ratings_of_team(16, 1_000_000, 4000, 10_000, 0.02) == 4000 / 32
+    assert ratings_of_team(16, 1_000_000, 4000, 10_000, 0.08) == 4000 / 8
+    assert ratings_of_team(1024, 1_000_000, 4000, 10_000, 0.0) == 1024
+    assert ratings_of_team(16, 1_000_000, 4000, 1000, 0.02) == 16
+    assert ratings_of_team(1, 40, 40, 40, 50.0) == 40
+
+
+def test_a_sweep_waits_for_the_longest_cell_of_each_step_and_for_barriers() -> None:
+    cells = cells_of(*SMALL)
+    for name, longest, steps in (("diagonals", 9, 9), ("matchings", 5, 5), ("tiles", 12, 1)):
+        (part,) = SCHEDULES[name].placed(cells, 1)
+        assert part.waits == longest + BARRIER * steps
+    assert SCHEDULES["adds"].placed(cells)[0].waits == 0
 
 
 class Kernels:
