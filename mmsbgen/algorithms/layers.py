@@ -16,7 +16,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
-from mmsbgen.graph.graph import object_ids
+from mmsbgen.graph.ids import object_ids
 
 __all__ = ["manifold_ranking", "multimodal_ranking"]
 
