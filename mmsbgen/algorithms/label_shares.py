@@ -45,8 +45,8 @@ class LabelShares:
         known: The vertices whose labels were given, ``[S]``, indices into ``ids``.
         rounds: Rounds that were made, or steps of conjugate gradients.
         residual: The largest change of a number in the last round over all vertices, or in one that would follow.
-        missing: Of ``harmonic``, the largest part of a row that had not come yet: all shares that rounds found
-            are within it of the solution.  Of ``spread`` 1 if a reachable row is 0; else 0.
+        missing: Of ``harmonic``, how far a row that labels can reach is from a sum of 1 before it is divided by it: all
+            shares that rounds found are within it of the solution.  Of ``spread`` 1 if such a row is 0; else 0.
         converged: Whether ``residual`` is at most the tolerance, and ``missing`` at most a hundred times it or a tenth.
         passes: Links read, over all links: less than ``rounds`` where only changes were sent.
         device: The name of the device.
@@ -155,9 +155,10 @@ def propagate(
     reached = cache(lambda: _joined(by_one, given.vertices))
 
     def missing(rows: NDArray[Any]) -> float:
-        sums = rows.sum(axis=1, dtype=np.float64)
-        # The chances to meet some known label first sum to 1, and rounds from 0 on come to them from below.
-        short = (1 - sums).clip(0) if rule == "harmonic" else np.where(sums > 0, 0.0, 1.0)
+        sums = np.abs(rows).sum(axis=1, dtype=np.float64)
+        # The chances to meet some known label first sum to 1.  Rounds from 0 on come to them from below, conjugate
+        # gradients from either side, and some of their numbers may be negative.
+        short = np.abs(1 - sums) if rule == "harmonic" else np.where(sums > 0, 0.0, 1.0)
         if not sums.all():
             short[~reached()] = 0
         return float(short.max())

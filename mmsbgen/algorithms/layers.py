@@ -13,6 +13,8 @@ from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, check_w
 from mmsbgen.algorithms.row_rounds import run_rounds
 from mmsbgen.algorithms.walks import restarts
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.host_memory import need_host_memory
+from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
@@ -142,7 +144,7 @@ def _scores(
     )
     if not found.converged:
         raise ConvergenceError(
-            f"scores on {arcs.name} still change by {found.residual:.3g} after {found.rounds} rounds, and "
+            f"scores on {arcs.name} still change by {found.residual:.3g} after {plural(found.rounds, 'round')}, and "
             f"{tolerance:.3g} was asked for: allow more rounds by max_rounds, or a larger tolerance"
         )
     return VertexValues(arcs.ids, found.rows, rounds=found.rounds)
@@ -166,7 +168,9 @@ def _together(layers: Sequence[Any], weights: str | None) -> tuple[Arcs, Array]:
         number = np.array([numbers[name] for name in arcs.ids.tolist()], np.int64)
         keys.append(number[arcs.sources] * n + number[arcs.targets])
     pairs, places = np.unique(np.concatenate(keys), return_inverse=True)
-    made = arcs_of_pairs(pairs // max(1, n), pairs % max(1, n), ids, directed=False, name=f"{len(each)} layers")
+    what = f"weights of {plural(pairs.size, 'arc')} on {plural(len(each), 'layer')}"
+    need_host_memory(8 * pairs.size * len(each), what, "give fewer layers at once")
+    made = arcs_of_pairs(pairs // max(1, n), pairs % max(1, n), ids, directed=False, name=plural(len(each), "layer"))
     parts: Array = np.zeros((pairs.size, len(each)))
     ends = np.cumsum([one.size for one in keys])
     for number_of, (arcs, place) in enumerate(zip(each, np.split(places, ends[:-1]), strict=True)):

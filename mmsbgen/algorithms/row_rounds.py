@@ -118,17 +118,18 @@ def run_rounds(
     # A sum of that many numbers is wrong by a rounding of half an eps for each.
     single = largest * max(_SINGLE, np.finfo(np.float32).eps / 2 * arcs.reversed.degrees.max(initial=0))
     real = np.float32 if tolerance >= single or found.real is np.float32 else np.float64
+    # Gradients need more digits than rounds where links are weak, or few lead out of a dense part.
+    again = weight_of is not None and real is not found.real
     features = seeds.shape[1]
     rows_held = arcs.n_vertices + vertices.size + (0 if layers is None else arcs.n_arcs)
     size = (2 if weight_of is None else 4) * np.dtype(real).itemsize * rows_held * row_length(features)
     what = f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}"
     need_host_memory(size, what, "give fewer at once")
-    if arcs.weights is None and rule == "seeded":
-        scale = scale / np.maximum(arcs.reversed.degrees, 1)
+    by_degree = arcs.weights is None and rule == "seeded"
     state = state_of_rows(
         arcs,
         real,
-        scale,
+        scale / np.maximum(arcs.reversed.degrees, 1) if by_degree else scale,
         vertices,
         seeds,
         tolerance=tolerance,
@@ -149,7 +150,7 @@ def run_rounds(
             if short <= bound:
                 return False
             settings[TOLERANCE] *= max(0.1, bound / short / 2)
-        if rounds >= max_rounds:
+        if rounds >= max_rounds or (again and settings[TOLERANCE] < single):
             return False
         settings[START] = rounds
         settings[MOST_ROUNDS] = max(max_rounds - 1, rounds + 1) if changes else max_rounds
@@ -160,4 +161,20 @@ def run_rounds(
     rounds, change, passes = int(settings[ROUNDS]), float(settings[CHANGE]), float(settings[PASSES])
     short = missing(rows) if missing else 0.0
     ended = bool(change <= real(tolerance) and short <= bound)
+    if again and not ended:
+        return run_rounds(
+            arcs,
+            scale,
+            vertices,
+            seeds,
+            rule=rule,
+            largest=np.inf,
+            tolerance=tolerance,
+            max_rounds=max_rounds,
+            changes=changes,
+            device=device,
+            database=database,
+            missing=missing,
+            weight_of=weight_of,
+        )
     return RowsFound(rows, rounds, change, short, ended, passes, found.device.info.spec)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmsbgen.algorithms import ConvergenceError, manifold_ranking, multimodal_ranking
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
+from mmsbgen.graph import as_arcs
 
 
 def some_layers(n: int, count: int, seed: int) -> list[nx.Graph]:
@@ -77,7 +78,7 @@ def test_odd_layers(pocl_device: Device) -> None:
     [
         ([], {}, "give a list of 1 to 1024 graphs"),
         ([nx.DiGraph([(0, 1)])], {}, "is directed"),
-        ([nx.path_graph(3)], {"seed": 7}, "7 is no vertex of 1 layers"),
+        ([nx.path_graph(3)], {"seed": 7}, "7 is no vertex of 1 layer;"),
         ([nx.path_graph(3)], {"alpha": 1.0}, r"alpha=1\.0: give a number above 0 and below 1"),
         ([nx.path_graph(3)], {"tolerance": -1.0}, r"tolerance=-1\.0: give a number of 0 or more"),
     ],
@@ -85,6 +86,13 @@ def test_odd_layers(pocl_device: Device) -> None:
 def test_what_has_no_scores_is_refused(layers: list[Any], changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         manifold_ranking(layers, **{"seed": 0, **changes})
+
+
+def test_weights_of_all_layers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [as_arcs(nx.path_graph(3)), as_arcs(nx.path_graph(4))]
+    monkeypatch.setattr("mmsbgen.base.host_memory.available_host_memory", lambda: (90, "a limit"))
+    with pytest.raises(InputError, match="weights of 6 arcs on 2 layers take 96 B, and a limit leaves 90 B: give few"):
+        multimodal_ranking(layers, [0], [0.5, 0.1])
 
 
 @pytest.mark.parametrize("shares", [[0.5], [0.5, 0.5], [-0.1, 0.5], [0.0, 0.0], [float("nan"), 0.1]])

@@ -176,6 +176,20 @@ def test_gradients_reach_what_is_far(opencl_device: Device) -> None:
         assert propagate(path, {0: "a"}, solver="gradients", max_rounds=5, device=on).rounds == 5
 
 
+def test_gradients_take_float64_where_float32_is_too_short(opencl_device: Device) -> None:
+    """Parts that few or weak links join to known labels: a small change of all their rows tells little."""
+    on, parts = opencl_device.info.spec, nx.disjoint_union(nx.complete_graph(20), nx.complete_graph(20))
+    nx.set_edge_attributes(parts, 1.0, "w")
+    parts.add_weighted_edges_from([(19, 20, 1e-6), (5, 25, 1e-6)], weight="w")
+    found = propagate(parts, {0: "a", 1: "b"}, weights="w", device=on)
+    assert (found.converged, found.shares.dtype) == (True, np.float64)
+    assert found.shares[2:] == pytest.approx(np.full((38, 2), 0.5), abs=1e-6)
+    # Rows of float32 end above 1 by a sixth.
+    found = propagate(nx.lollipop_graph(100, 30), {129: "a"}, tolerance=1e-4, device=on)
+    assert (found.converged, found.shares.dtype) == (True, np.float64)
+    assert 0 < found.missing <= 1e-2
+
+
 def test_rounds_go_on_until_shares_have_come(pocl_device: Device) -> None:
     """Far from known labels rows change by less than the tolerance long before they are what they tend to."""
     on, grid = pocl_device.info.spec, nx.convert_node_labels_to_integers(nx.grid_2d_graph(12, 12))
