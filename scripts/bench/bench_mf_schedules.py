@@ -147,7 +147,7 @@ def main() -> None:
             own = [row for row in rows if row["K"] == k]
             report.text(f"## {device.platform}, K = {k}, {storage}")
             report.text(losses(own))
-            report.table(["set", "ratings", "degree", *TRIED], [told(row) for row in own])
+            report.table(["set", "ratings", *TRIED], [told(row) for row in own])
     report.write("mf-schedules", given.output)
 
 
@@ -168,7 +168,7 @@ def losses(own: list[dict[str, Any]]) -> str:
 def told(row: dict[str, Any]) -> list[str]:
     """A row of the report."""
     rates = [f"{row['ratings'] / row['sweep'][schedule] / 1e6:.4g}" for schedule in TRIED]
-    return [row["set"], str(row["ratings"]), str(row["degree"]), *rates]
+    return [row["set"], str(row["ratings"]), *rates]
 
 
 if __name__ == "__main__":
