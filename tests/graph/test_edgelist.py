@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Graph, GraphWarning, load_edge_list
 from mmsbgen.graph.files import edgelist
+from mmsbgen.graph.files.tokens import parse_integers, split_fields
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -234,3 +236,18 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
         load_edge_list(tmp_path)
     with pytest.raises(InputError, match="cannot be read"):
         load_edge_list(tmp_path / ("x" * 300))
+
+
+def test_one_long_id_among_short_ones_takes_little_memory() -> None:
+    """Blocks are read in threads: each of them takes what one takes."""
+    fields = split_fields(b"1 -2\n" * 50_000 + b"-9223372036854775808 9223372036854775807\n")
+    tracemalloc.start()
+    try:
+        found = parse_integers(fields)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    np.testing.assert_array_equal(found[:-2].reshape(-1, 2), np.broadcast_to([1, -2], (50_000, 2)))
+    assert found[-2:].tolist() == [-(2**63), 2**63 - 1]
+    assert peak < 80 * found.size

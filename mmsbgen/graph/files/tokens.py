@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from mmsbgen.graph.graph import Int64Array
@@ -96,15 +95,18 @@ def parse_integers(fields: Fields) -> Int64Array | None:
     shortest, longest = int(n_digits.min()), int(n_digits.max())
     if shortest < 1 or longest > _MOST_DIGITS or np.any((buffer[digits_at] == _ZERO) & (ends - starts > 1)):
         return None
-    # The last bytes of each field, as many as the longest has digits.
-    padded = np.concatenate([np.zeros(longest, dtype=np.uint8), buffer])
-    digits = sliding_window_view(padded, longest)[ends]
-    digits -= np.uint8(_ZERO)  # wraps round below "0"
-    digits[np.arange(longest) < longest - n_digits[:, None]] = 0
-    if np.any(digits > 9):
-        return None
-    value: NDArray[np.uint64] = digits @ np.uint64(10) ** np.arange(longest, dtype=np.uint64)[::-1]
-    if np.any(value > _INT64_MAX + negative.astype(np.uint64)):
+    # By places of the longest, from its first digit on; the others have zeros there.  The digits of all fields at once
+    # would take far more memory.
+    digits = np.concatenate([np.zeros(longest, dtype=np.uint8), buffer - np.uint8(_ZERO)])  # wraps round below "0"
+    value, wrong = np.zeros(starts.size, dtype=np.uint64), np.zeros(starts.size, dtype=np.bool_)
+    for place in range(longest):
+        digit = digits[place:][ends]
+        if place < longest - shortest:
+            digit[n_digits < longest - place] = 0
+        wrong |= digit > 9
+        value *= np.uint64(10)
+        value += digit
+    if wrong.any() or np.any(value > _INT64_MAX + negative.astype(np.uint64)):
         return None
     signed = value.view(np.int64)
     return np.where(negative, -signed, signed) if negative.any() else signed
