@@ -76,15 +76,15 @@ class Adjacency:
     def from_pairs(pairs: Int64Array, n_vertices: int) -> Adjacency:
         """Adjacency of ``n_vertices`` vertices, from distinct pairs ``[E, 2]``, u < v, in lexicographic order.
 
-        Raises ValueError for pairs that are not in the order of their first vertices.
+        Raises ValueError for pairs that are not in this order or not distinct.
         """
         from scipy.sparse import csr_array  # takes a tenth of a second
 
-        if (pairs[1:, 0] < pairs[:-1, 0]).any():
-            raise ValueError("pairs must be in lexicographic order")
         number = np.int32 if max(n_vertices, len(pairs)) < 2**31 else np.int64
         begins = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n_vertices))]).astype(number)
         larger = csr_array((np.ones(len(pairs), np.int8), pairs[:, 1].astype(number), begins), (n_vertices, n_vertices))
+        if (pairs[1:, 0] < pairs[:-1, 0]).any() or not larger.has_canonical_format:
+            raise ValueError("pairs must be distinct and in lexicographic order")
         both = larger + larger.T.tocsr()
         return Adjacency(read_only(both.indptr.astype(np.int64)), read_only(both.indices.astype(np.uint32)))
 

@@ -88,8 +88,12 @@ def test_adjacency_without_links() -> None:
     rows = Adjacency.from_pairs(np.empty((0, 2), dtype=np.int64), 3)
     assert rows.offsets.tolist() == [0, 0, 0, 0]
     assert rows.neighbours.size == 0
-    with pytest.raises(ValueError, match="lexicographic order"):
-        Adjacency.from_pairs(np.array([[1, 2], [0, 1]]), 3)
+
+
+@pytest.mark.parametrize("pairs", [[[1, 2], [0, 1]], [[0, 2], [0, 1]], [[0, 1], [0, 1]]])
+def test_adjacency_of_pairs_that_are_not_in_order_or_twice(pairs: list[list[int]]) -> None:
+    with pytest.raises(ValueError, match="distinct and in lexicographic order"):
+        Adjacency.from_pairs(np.array(pairs), 3)
 
 
 def test_digest_depends_on_content_only() -> None:

@@ -208,8 +208,8 @@ def resident(name):
 
 refine.MANY, rng = 0, np.random.default_rng(0)
 ends = np.sort(rng.integers(30_000, size=(200_000, 2)), axis=1)
-links = ends[ends[:, 0] != ends[:, 1]]
-refine.moves(np.array([[0, 1], [1, 2], [0, 2]] * 5), np.zeros(15, int), np.ones(15), 3, 0)
+links = np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
+refine.moves(np.stack(np.triu_indices(6, 1), axis=1), np.zeros(15, int), np.ones(15), 3, 0)
 Path("/proc/self/clear_refs").write_text("5")
 before = resident("VmRSS")
 refine.moves(links, rng.integers(4990, size=len(links)), np.ones(len(links)), 5000, 0)
