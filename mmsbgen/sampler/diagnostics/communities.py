@@ -34,7 +34,7 @@ _A_LINK = _RATHER = 0.5
 _PASSES = 3
 #: Share of a vertex's links that puts it into the community that explains them, whatever its row.
 _MOST = 0.5
-#: Links that a thread takes at a time.
+#: Fewest links that a thread takes at a time.
 _LINKS = 1 << 20
 #: Called with the share that is done.
 Tell = Callable[[float], None]
@@ -127,11 +127,12 @@ def _most(counts: Floats, degrees: Ints, least: float = _MOST) -> Array:
 
 def _degrees(links: Array, n: int) -> Ints:
     """The number of links ``[N]`` of each of ``n`` vertices."""
+    step = max(_LINKS, 2 * n)  # counts of fewer links would take more memory than the links
 
     def count(first: int) -> Ints:
-        return np.bincount(links[first : first + _LINKS].ravel(), minlength=n)
+        return np.bincount(links[first : first + step].ravel(), minlength=n)
 
-    return sum(side_by_side(count, range(0, len(links), _LINKS)), np.zeros(n, np.int64))
+    return sum(side_by_side(count, range(0, len(links), step)), np.zeros(n, np.int64))
 
 
 def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
