@@ -51,15 +51,6 @@ def test_labels_count_without_gaps():
     assert sorted(set(found.tolist())) == list(range(found.max() + 1))
 
 
-def test_weights_count():
-    """A cycle of four: the heavy links hold the pairs together."""
-    links = np.array([(0, 1), (1, 2), (2, 3), (3, 0)])
-    for weights, pairs in (([9, 1, 9, 1], [(0, 1), (2, 3)]), ([1, 9, 1, 9], [(1, 2), (0, 3)])):
-        found = leiden(network(4, links, np.array(weights, float)), 1.0, 0)
-        assert [found[a] == found[b] for a, b in pairs] == [True, True]
-        assert found.max() == 1
-
-
 def test_threads_give_what_one_gives():
     """Seed and number of threads are those of the process: runs wait for each other."""
     rng = np.random.default_rng(0)
@@ -88,17 +79,16 @@ def test_resolutions_that_terminate_are_near(resolution):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weights", [None, 1.0, 12.0])
-def test_it_ends_at_any_resolution(weights):
+def test_it_ends_at_any_resolution():
     """At resolutions with more digits networkit moves vertices to and fro for ever, here in every tenth run."""
-    code = f"""
+    code = """
 import faulthandler
 import numpy as np
 from mmsbgen.sampler.starts.leiden import leiden, network
 rng = np.random.default_rng(1)
 links = np.unique(np.sort(rng.integers(3000, size=(9000, 2)), axis=1), axis=0)
 links = links[links[:, 0] != links[:, 1]]
-graph = network(3000, links, None if {weights} is None else np.full(len(links), {weights}))
+graph = network(3000, links)
 for number in range(100):
     faulthandler.dump_traceback_later(20, exit=True)
     leiden(graph, float(np.exp(rng.uniform(-3, 9))), number)

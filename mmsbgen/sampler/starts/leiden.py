@@ -73,25 +73,19 @@ def _running(seed: int = 0, threads: int | None = None) -> Iterator[Any]:
             networkit.setNumberOfThreads(before)
 
 
-def network(n: int, links: Ints, weights: Floats | None = None) -> networkit.Graph:
-    """The networkit graph of ``n`` vertices and ``links`` ``[E, 2]``, with ``weights`` ``[E]`` if given.
-
-    Weights must be whole numbers: networkit's Leiden algorithm keeps sums of them, and where rounding makes that of an
-    empty community less than zero, its vertices move for ever.
-    """
+def network(n: int, links: Ints) -> networkit.Graph:
+    """The networkit graph of ``n`` vertices and ``links`` ``[E, 2]``."""
     ends = tuple(np.ascontiguousarray(end, np.uint64) for end in links.T)
     # One thread, as for Leiden's algorithm: OpenMP starts its threads anew whenever their number changes.
     with _running(threads=1) as networkit:
-        if weights is None:
-            return networkit.GraphFromCoo(ends, n=n)
-        return networkit.GraphFromCoo((weights, ends), n=n, weighted=True)
+        return networkit.GraphFromCoo(ends, n=n)
 
 
 def leiden(graph: networkit.Graph, resolution: float, seed: int, iterations: int = 4) -> Ints:
     """Labels ``[N]`` of Leiden's communities by modularity at ``resolution``, which count from 0 without gaps."""
     if graph.numberOfEdges() == 0:
         return np.arange(graph.numberOfNodes())
-    gamma = terminating(resolution, round(graph.totalEdgeWeight()))
+    gamma = terminating(resolution, graph.numberOfEdges())
     with _running(seed, threads=1) as networkit:
         run = networkit.community.ParallelLeiden(graph, iterations=iterations, gamma=gamma)
         run.run()
