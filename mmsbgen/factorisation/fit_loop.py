@@ -118,7 +118,7 @@ def fit_sweeps(
             interrupted = bool(stop)
             if stop or (patience is not None and number + 1 - kept >= patience):
                 break
-    factors = on.factors()
+        factors = on.factors()  # Ctrl-C would lose them
     need_finite(kept, *vars(factors).values())
     return FitCourse(factors, history, kept, interrupted, swept_s)
 

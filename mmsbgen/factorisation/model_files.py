@@ -46,6 +46,9 @@ def load_model(path: str | os.PathLike[str]) -> MatrixFactorization | ALS:
             fitted: Any = kind(**meta["params"])
             fitted.model_, fitted.n_iter_, fitted.history_ = model, int(meta["n_iter"]), list(meta["history"])
             fitted.interrupted_ = False
+            sweeps = [[float(each[name]) for name in ("sweep", "seconds", "rmse")] for each in fitted.history_]
+            if not (np.isfinite(sweeps).all() and 1 <= fitted.n_iter_ <= len(sweeps)):
+                raise ValueError("its sweeps are not those of a fit")
             if kind is MatrixFactorization:
                 fitted._scaled = Scaled(mean, scale, low, high)
             return fitted  # type: ignore[no-any-return]

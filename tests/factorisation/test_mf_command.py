@@ -15,6 +15,7 @@ from mmsbgen.cli import main
 from mmsbgen.cli.mf import commands
 from mmsbgen.factorisation.device_sweeps import DeviceSweeps, StochasticSweeps
 from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import PROMISES, SCHEDULES
 
 
@@ -218,4 +219,21 @@ def test_ctrl_c_saves_and_exits_with_130(ratings: Path, tmp_path: Path, monkeypa
     assert done.exit_code == 130
     assert "stopped in sweep 1, with the best factors so far" in done.stderr
     assert "; 1 sweep, " in done.stdout
+    assert run("recommend", out, "--user", 7).exit_code == 0
+
+
+@pytest.mark.opencl
+def test_ctrl_c_after_the_last_sweep_loses_nothing(
+    ratings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factors = DeviceSweeps.factors
+
+    def interrupted(sweeps: DeviceSweeps) -> Factors:
+        signal.raise_signal(signal.SIGINT)
+        return factors(sweeps)
+
+    monkeypatch.setattr(DeviceSweeps, "factors", interrupted)
+    out = tmp_path / "m.npz"
+    done = run("fit", ratings, "-k", 4, "--epochs", 2, "-o", out, "--device", "pocl")
+    assert done.exit_code == 0, done.output
     assert run("recommend", out, "--user", 7).exit_code == 0

@@ -83,15 +83,29 @@ def tiles(cells: Cells, n_tiles: int) -> CellSteps:
     """Wrapped tiles: users and items are in ``n_tiles`` groups each, of about as many ratings.
 
     Cell (J, I) has the ratings of user group J and item group I.  Step s has all cells with ``J = (I + s) mod
-    n_tiles``, empty ones too.
+    n_tiles``, empty ones too.  Groups are of neighbours, or of rows at random where steps are less than half as long
+    then: neighbours of one community fill few cells.
     """
-    of_user = balanced(np.bincount(cells.users, minlength=cells.n_users), n_tiles)
-    of_item = balanced(np.bincount(cells.items, minlength=cells.n_items), n_tiles)
-    at = of_item[cells.items].astype(np.int64)
-    cell = (of_user[cells.users].astype(np.int64) - at) % n_tiles * n_tiles + at
-    firsts = np.zeros(n_tiles * n_tiles + 1, np.uint32)
-    np.cumsum(np.bincount(cell, minlength=n_tiles * n_tiles), out=firsts[1:])
+    cell, sizes = _tile_of(cells, n_tiles, mixed=False)
+    longest = sizes.max(axis=1).sum()
+    if longest * n_tiles > 2 * cells.users.size:  # or else no groups would halve it
+        other, even = _tile_of(cells, n_tiles, mixed=True)
+        if 2 * even.max(axis=1).sum() < longest:
+            cell, sizes = other, even
+    firsts = np.append(0, np.cumsum(sizes)).astype(np.uint32)
     return CellSteps(_sorted(cell), firsts, np.arange(0, n_tiles * n_tiles + 1, n_tiles).astype(np.uint32))
+
+
+def _tile_of(cells: Cells, n_tiles: int, *, mixed: bool) -> tuple[Array, Array]:
+    """The cell of each rating, int64 ``[E]``, and the ratings of the cells of each step ``[n_tiles, n_tiles]``."""
+    groups = []
+    for rows, count in ((cells.users, cells.n_users), (cells.items, cells.n_items)):
+        order = np.random.Generator(np.random.Philox(key=count)).permutation(count) if mixed else np.arange(count)
+        of_row = np.empty(count, np.int64)
+        of_row[order] = balanced(np.bincount(rows, minlength=count)[order], n_tiles)
+        groups.append(of_row[rows])
+    cell: Array = (groups[0] - groups[1]) % n_tiles * n_tiles + groups[1]
+    return cell, np.bincount(cell, minlength=n_tiles * n_tiles).reshape(n_tiles, n_tiles)
 
 
 def diagonal_count(cells: Cells, side: int) -> int:

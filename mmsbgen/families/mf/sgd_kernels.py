@@ -177,7 +177,7 @@ def ratings_of_team(least: int, count: int, degree: int, teams: int, step: float
         teams: So many are under way at once otherwise.
         step: Of the sweep.
     """
-    together = max(1, min(_OF_A_ROW, int(_OVERSHOOT / step))) if step > 0 else _OF_A_ROW
+    together = max(1, int(min(_OF_A_ROW, _OVERSHOOT / step))) if step > 0 else _OF_A_ROW
     return max(least, -(-degree // together)) if teams * degree > together * count else least
 
 

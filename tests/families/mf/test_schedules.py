@@ -87,6 +87,19 @@ def test_a_sweep_waits_for_the_longest_cell_of_each_step_and_for_barriers() -> N
     assert SCHEDULES["adds"].placed(cells)[0].waits == 0
 
 
+def test_communities_that_ids_tell_do_not_make_steps_of_tiles_long() -> None:
+    """Users and items by community, whose order differs: neighbours alone would fill few cells of a step."""
+    rng = np.random.default_rng(1)
+    of_users, of_items = np.repeat(np.arange(10), 60), np.repeat(rng.permutation(10), 60)
+    users, items = np.nonzero((of_users[:, None] == of_items) & (rng.random((600, 600)) < 0.5))
+    by_id = Cells(users.astype(np.uint32), items.astype(np.uint32), np.ones(users.size), 600, 600)
+    mixed = by_id._replace(items=rng.permutation(600).astype(np.uint32)[items])
+    mixed = mixed._replace(users=rng.permutation(600).astype(np.uint32)[users])
+    for tiles in (16, 64):
+        longest = [SCHEDULES["tiles"].placed(each, tiles)[0].waits for each in (by_id, mixed)]
+        assert longest[0] < 1.3 * longest[1]
+
+
 class Kernels:
     """Kernels as they were built, for all tests of a module."""
 
@@ -161,7 +174,7 @@ def test_steps_have_the_bits_of_their_sequential_order(numbers: dict[str, str], 
     for schedule in STEPPED:
         if schedule == "tiles":
             given = sgd_workload("sgd_tiles", cells, problem, 0)
-            bounds = [build(pocl_device, tiled, problem, default)]
+            bounds = [build(pocl_device, tiled, problem, default | {"barrier": way}) for way in ("launch", "grid")]
         else:
             given = sgd_workload("sgd_steps", cells, problem, 0, schedule)
             bounds = [parallel, alone]
@@ -187,6 +200,26 @@ def test_roundings_to_16_bits_keep_the_mean(pocl_device: Device) -> None:
     wanted = before * (0.999 ** np.bincount(cells.users, minlength=200))[:, None]
     assert after.sum() == pytest.approx(wanted.sum(), rel=1e-3)
     assert before.sum() > 1.01 * wanted.sum()
+
+
+def check_that_not_a_number_is_kept(device: Device) -> None:
+    """One rating that is no number: its user's and its item's rows are none then."""
+    cells, problem, spec = cells_of([0], [0]), MF.problem(K=3, storage="bfloat16"), MF.kernel("sgd_adds")
+    bound = build(device, spec, problem, spec.default(problem, traits_of(device.info)))
+    plain = sgd_workload("sgd_adds", cells, problem, 0).prepared(bound.config).arguments
+    plain = plain | {"ratings": np.full(1, np.nan, np.float32)}
+    given = Workload(plain, 1, lambda got, config: None, repeats="restored")
+    got = outputs(device, bound, given)
+    for name in ("user_factors", "item_factors"):
+        assert np.isnan(layout.widened(got[name])[0]).all()
+
+
+def test_what_is_no_number_is_added_in_16_bits(opencl_device: Device) -> None:
+    check_that_not_a_number_is_kept(opencl_device)
+
+
+def test_what_is_no_number_is_added_in_16_bits_on_cuda(cuda_device: Device) -> None:
+    check_that_not_a_number_is_kept(cuda_device)
 
 
 def test_what_is_left_after_heavy_items_goes_on_from_them(pocl_device: Device, kernels: Kernels) -> None:
