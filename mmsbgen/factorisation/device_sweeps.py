@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.backends import open_device
+from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.base.progress import stage
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
@@ -41,6 +42,7 @@ class DeviceSweeps:
             self.values: dict[str, Any] = dict(zip(_FACTORS, map(self.device.upload, arrays), strict=True))
             self._evaluated: dict[str, Any] | None = None
             self._kept: dict[str, Any] | None = None
+            self._downloaded: Factors | None = None
             self._close = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -59,16 +61,23 @@ class DeviceSweeps:
         return MF.problem(K=self.k, dtype="float32", storage=self.storage, **features(self.cells), **more)
 
     def keep(self) -> None:
-        """Keep the factors as they are now, on the device, for :meth:`factors`."""
+        """Keep the factors as they are now, for :meth:`factors`: on the device, or on the host where that is full."""
         if self._kept is None:
             own = {name: self.values[name] for name in _FACTORS}
-            self._kept = {name: self.device.alloc(each.shape, each.dtype) for name, each in own.items()}
+            try:
+                self._kept = {name: self.device.alloc(each.shape, each.dtype) for name, each in own.items()}
+            except DeviceMemoryError:
+                self._downloaded = self._on_host(own)
+                return
         for name, kept in self._kept.items():
             self.device.copy(kept, self.values[name])
 
     def factors(self) -> Factors:
         """The factors that were kept last, or as they are now, float32 on the host."""
-        p, q, b, c = (self.device.download((self._kept or self.values)[name]) for name in _FACTORS)
+        return self._downloaded or self._on_host(self._kept or self.values)
+
+    def _on_host(self, values: dict[str, Any]) -> Factors:
+        p, q, b, c = (self.device.download(values[name]) for name in _FACTORS)
         return Factors(widened(p[:, : self.k].copy()), widened(q[:, : self.k].copy()), b, c)
 
     def evaluate_on(self, cells: Cells, low: float, high: float) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from mmsbgen.backends.opencl.opencl_device import OpenCLDevice
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.cli import main
 from mmsbgen.cli.mf import commands
@@ -106,6 +108,32 @@ def test_schedules_are_timed_on_ratings(ratings: Path, monkeypatch: pytest.Monke
     assert f"1500 ratings of 80 users and 50 items, at most {found['degree']} of one; 4 factors" in done.stdout
     assert "\nblock-diagonals  repeats " in done.stdout
     assert "\ndiagonals " not in done.stdout
+
+
+@pytest.mark.opencl
+def test_a_device_without_room_for_the_best_factors(
+    ratings: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go to the host, and the model is the same."""
+    keep, asked = DeviceSweeps.keep, []
+
+    def full(device: OpenCLDevice, shape: tuple[int, ...], dtype: Any) -> None:
+        asked.append(shape)
+        raise DeviceMemoryError("no memory left")
+
+    def kept(on: DeviceSweeps) -> None:
+        with monkeypatch.context() as here:
+            here.setattr(OpenCLDevice, "alloc", full)
+            keep(on)
+
+    monkeypatch.setattr(DeviceSweeps, "keep", kept)
+    file = tmp_path / "again.npz"
+    done = run("fit", ratings, "-k", 4, "-o", file, "--device", "pocl", "--deterministic")
+    assert done.exit_code == 0, done.output
+    assert {shape[0] for shape in asked} == {80}
+    with np.load(model) as before, np.load(file) as again:
+        for name in ("p", "q", "b", "c"):
+            assert np.array_equal(before[name], again[name]), name
 
 
 @pytest.mark.opencl
