@@ -74,10 +74,7 @@ class Adjacency:
 
     @staticmethod
     def from_pairs(pairs: Int64Array, n_vertices: int) -> Adjacency:
-        """Adjacency of ``n_vertices`` vertices, from distinct pairs ``[E, 2]``, u < v, in lexicographic order.
-
-        Raises ValueError for pairs that are not in this order or not distinct.
-        """
+        """Adjacency of distinct pairs ``[E, 2]``, u < v, in lexicographic order; raises ValueError for others."""
         from scipy.sparse import csr_array  # takes a tenth of a second
 
         number = np.int32 if max(n_vertices, len(pairs)) < 2**31 else np.int64
