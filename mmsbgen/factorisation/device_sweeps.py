@@ -41,8 +41,7 @@ class DeviceSweeps:
             arrays = p, q, start.b.astype(_REAL), start.c.astype(_REAL)
             self.values: dict[str, Any] = dict(zip(_FACTORS, map(self.device.upload, arrays), strict=True))
             self._evaluated: dict[str, Any] | None = None
-            self._kept: dict[str, Any] | None = None
-            self._downloaded: Factors | None = None
+            self._kept: dict[str, Any] | Factors | None = None
             self._close = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -62,19 +61,19 @@ class DeviceSweeps:
 
     def keep(self) -> None:
         """Keep the factors as they are now, for :meth:`factors`: on the device, or on the host where that is full."""
-        if self._kept is None:
+        if not isinstance(self._kept, dict):
             own = {name: self.values[name] for name in _FACTORS}
             try:
                 self._kept = {name: self.device.alloc(each.shape, each.dtype) for name, each in own.items()}
             except DeviceMemoryError:
-                self._downloaded = self._on_host(own)
+                self._kept = self._on_host(own)
                 return
         for name, kept in self._kept.items():
             self.device.copy(kept, self.values[name])
 
     def factors(self) -> Factors:
         """The factors that were kept last, or as they are now, float32 on the host."""
-        return self._downloaded or self._on_host(self._kept or self.values)
+        return self._kept if isinstance(self._kept, Factors) else self._on_host(self._kept or self.values)
 
     def _on_host(self, values: dict[str, Any]) -> Factors:
         p, q, b, c = (self.device.download(values[name]) for name in _FACTORS)

@@ -111,8 +111,9 @@ def test_schedules_are_timed_on_ratings(ratings: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.opencl
+@pytest.mark.parametrize("once", [False, True])
 def test_a_device_without_room_for_the_best_factors(
-    ratings: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ratings: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: bool
 ) -> None:
     """They go to the host, and the model is the same."""
     keep, asked = DeviceSweeps.keep, []
@@ -123,7 +124,8 @@ def test_a_device_without_room_for_the_best_factors(
 
     def kept(on: DeviceSweeps) -> None:
         with monkeypatch.context() as here:
-            here.setattr(OpenCLDevice, "alloc", full)
+            if not (once and asked):
+                here.setattr(OpenCLDevice, "alloc", full)
             keep(on)
 
     monkeypatch.setattr(DeviceSweeps, "keep", kept)
