@@ -31,6 +31,12 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clus
     return read_run(folder, graph, top)[0]
 
 
+def need_results(folder: Path) -> None:
+    """Raise :class:`InputError` for a folder without results."""
+    if absent := [name for name in FILES if not (folder / name).is_file()]:
+        raise InputError(f"{folder} has no {absent[0]}: name the folder that `mmsbgen detect -o` wrote")
+
+
 def read_run(folder: Path, graph: Graph | None = None, top: int = 16) -> tuple[Clustering, dict[str, Any]]:
     """Read the results that ``mmsbgen detect -o`` or ``mmsbgen.detect(out=...)`` wrote, and the run record.
 
@@ -44,8 +50,7 @@ def read_run(folder: Path, graph: Graph | None = None, top: int = 16) -> tuple[C
     """
     if top < 1:
         raise InputError(f"top={top}: at least one share of a vertex is read")
-    if absent := [name for name in FILES if not (folder / name).is_file()]:
-        raise InputError(f"{folder} has no {absent[0]}: name the folder that `mmsbgen detect -o` wrote")
+    need_results(folder)
     with _readable(folder / "run.json"):
         record = _record(folder)
         rule, delta = dict(record["rule"]), float(record["options"]["delta"])

@@ -55,7 +55,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
     if str(given["add"]) == str(given["remove"]) == "-":
         raise InputError("--add - and --remove - both read standard input: give one of them as a file")
     from mmsbgen.detection.update import UpdateRequest, perform_update
-    from mmsbgen.export.run_folder import reading_of_run
+    from mmsbgen.export.run_folder import need_results, reading_of_run
     from mmsbgen.graph import read_graph
 
     def message(text: str) -> None:
@@ -63,8 +63,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
         if not is_quiet(context):
             click.echo(shown(text), err=True)
 
-    if not (results / "run.json").is_file():  # told before files of links are read
-        raise InputError(f"{results} has no run.json: name the folder that `mmsbgen detect -o` wrote")
+    need_results(results)  # told before files of links are read
     reading = reading_of(given)
     add, remove = (_links(given[name], reading) for name in ("add", "remove"))
     graph = None if given["graph"] is None else read_graph(given["graph"], reading_of_run(results))

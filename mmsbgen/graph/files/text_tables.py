@@ -232,7 +232,9 @@ def _found_columns(rows: list[Row], shown: str) -> tuple[int, tuple[int, ...]]:
     if len(usual) == 1 and len(rows) > 1 and not may_be_ids:
         return 1, (names.index(usual[0][0]), names.index(usual[0][1]))
     if len(usual) == 1 and len(rows) == 1:
-        raise InputError("the only row is a header by its names: put links below it; if it is one, give --columns 1,2")
+        raise InputError(
+            "the only row is a header by its names: put links below it; if it is a link, give --columns 1,2"
+        )
     if len(names) != 2:
         raise InputError(f"it is not clear which columns are the two ends of a link; name them: {_REMEDY}. {shown}")
     if (header := _has_header(rows)) is None:
