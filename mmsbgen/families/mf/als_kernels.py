@@ -48,9 +48,12 @@ _STEPS = Argument("steps", "u32", "scalar", "of conjugate gradients")
 
 
 def scratch_of(problem: Problem, config: Config, real: Any) -> dict[str, Any]:
-    """The arrays that a configuration works in."""
+    """The arrays that a configuration works in; what it does not use has one number."""
     area = problem.integer("K"), padded_width(problem.integer("K"))
-    return {"scratch": np.zeros((int(config["blocks"]), *area), real), "base": np.zeros(area, real)}
+    implicit = problem.get("feedback") == "implicit"
+    matrices = int(config["blocks"]) if implicit or config.get("matrix") == "global" else 0
+    found = {"scratch": (matrices, *area), "base": area if implicit else (0,)}
+    return {name: np.zeros(shape if all(shape) else 1, real) for name, shape in found.items()}
 
 
 def _size(problem: Problem) -> int:

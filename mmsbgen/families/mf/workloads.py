@@ -144,5 +144,5 @@ def als_workload(cells: Cells, problem: Problem, seed: int, steps: int = 0) -> W
         units=(units,),
         repeats="restored" if steps else "same",
         prepare=lambda config: scratch_of(problem, config, real),
-        prepared_by=("blocks",),
+        prepared_by=("blocks",) if steps else ("blocks", "matrix"),
     )
