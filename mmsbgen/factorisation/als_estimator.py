@@ -25,9 +25,9 @@ from mmsbgen.factorisation.fit_loop import (
 )
 from mmsbgen.factorisation.fitted_factors import Answers, given_ratings
 from mmsbgen.families.mf.als_kernels import CG_STEPS
+from mmsbgen.families.mf.generated import start_factors
 from mmsbgen.families.mf.layout import Cells
 from mmsbgen.families.mf.reference import Factors
-from mmsbgen.families.mf.start import start_factors
 
 #: Ratings that the zero of a bias counts as, and turns of both sides (Koren, Bell 2011, 5.2.1).
 _DAMPING, _TURNS = 10.0, 10

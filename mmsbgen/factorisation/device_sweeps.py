@@ -14,10 +14,10 @@ from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.base.progress import stage
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
+from mmsbgen.families.mf.generated import order_of
 from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import SCHEDULES, Part, automatic
-from mmsbgen.families.mf.start import order_of
 from mmsbgen.families.mf.workloads import STRETCHES, features
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import ChosenKernel, opened_runtime

@@ -16,10 +16,9 @@ from mmsbgen.base.errors import InputError, NotFittedError
 from mmsbgen.factorisation import ALS, MatrixFactorization
 from mmsbgen.factorisation.fit_loop import InterruptedFactorisation, Scaled, fit_sweeps
 from mmsbgen.families.mf import reference
-from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.generated import generated_ratings, order_of, start_factors
 from mmsbgen.families.mf.reference import Factors, Steps
 from mmsbgen.families.mf.schedules import SCHEDULES
-from mmsbgen.families.mf.start import order_of, start_factors
 from mmsbgen.ratings import Ratings, as_ratings
 
 DEVICE = "pocl"

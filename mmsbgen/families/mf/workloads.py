@@ -8,10 +8,9 @@ import numpy as np
 
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.als_kernels import scratch_of
-from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.generated import generated_ratings, start_rows
 from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
-from mmsbgen.families.mf.start import start_rows
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config

@@ -15,9 +15,8 @@ from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
 from mmsbgen.families.mf import reference
-from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.generated import generated_ratings, start_rows
 from mmsbgen.families.mf.layout import Cells, balanced, by_row
-from mmsbgen.families.mf.start import start_rows
 from mmsbgen.families.mf.workloads import features
 from mmsbgen.kernels.build import BoundKernel, build, check, release, traits_of, upload
 from mmsbgen.kernels.family import KernelSpec, Workload
@@ -33,7 +32,7 @@ KS = (16, 1, 17, 15, 40)
 
 
 #: The others have no entry point and no axis that these have not, but for tiles; schedules are tested by their orders.
-LARGEST = ("sgd_steps", "sgd_hybrid", "sgd_adds", "als_rows", "als_cg", "square_error")
+LARGEST = ("sgd_blocks", "sgd_hybrid", "sgd_adds", "als_rows", "als_cg", "square_error")
 
 
 def every_value_once(spec: KernelSpec, traits: Traits) -> list[tuple[int, Config]]:
