@@ -142,8 +142,8 @@ def keeping(device: Device) -> dict[str, Any]:
 
 
 def check_that_kept_rows_have_the_bits_of_launches(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedules, "BLOCK", 50)
-    cells, spec = generated(200, 130, 3000, 1), MF.kernel("sgd_blocks")
+    monkeypatch.setattr(schedules, "BLOCK", 25)
+    cells, spec = generated(100, 60, 800, 1), MF.kernel("sgd_blocks")
     for numbers in ({"dtype": "float64"}, {"storage": "bfloat16"}):
         problem = MF.problem(K=15, **numbers)
         default = dict(spec.default(problem, traits_of(device.info)))
