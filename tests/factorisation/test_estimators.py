@@ -86,8 +86,9 @@ def test_the_same_seed_gives_the_same_bits(small: Ratings, pocl_device: Any) -> 
     assert one.schedule_ == "tiles"
     with pytest.raises(InputError, match="only tiles, matchings, .* give the same bits again"):
         fitted(1, schedule="adds")
-    solved = [ALS(5, n_epochs=3, device=DEVICE).fit(small).user_factors.tobytes() for _ in range(2)]
-    assert solved[0] == solved[1]
+    for solver in ("cholesky", "cg"):
+        solved = [ALS(5, n_epochs=3, solver=solver, device=DEVICE).fit(small).user_factors.tobytes() for _ in range(2)]
+        assert solved[0] == solved[1]
 
 
 @pytest.mark.slow
