@@ -32,8 +32,8 @@ from mmsbgen.families.mf.reference import Factors
 #: Ratings that the zero of a bias counts as, and turns of both sides (Koren, Bell 2011, 5.2.1).
 _DAMPING, _TURNS = 10.0, 10
 _SOLVERS = ("auto", "cholesky", "cg")
-#: Factors from which conjugate gradients are faster (scripts/bench/bench_mf.py).
-_MANY = 32
+#: Factors above which conjugate gradients are faster on processors (scripts/bench/bench_mf.py).
+_MANY = 16
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +53,7 @@ class ALS(Parameters, Answers):
         alpha: What a count of 1 adds to the confidence.
         weighted: Whether the penalty is multiplied by a row's number of ratings; always without for counts.
         solver: How rows are solved for: ``cholesky``; ``cg``, three steps of conjugate gradients from the row of the
-            sweep before, as implicit has them; or ``auto``, which takes ``cg`` for more than 32 factors.
+            sweep before, as implicit has them; or ``auto``, which takes ``cg`` for more than 16 factors.
         holdout: As for :class:`MatrixFactorization`; for ratings only.
         patience: As for :class:`MatrixFactorization`.
         random_state: An integer, None for 0, or a NumPy generator.

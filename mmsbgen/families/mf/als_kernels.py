@@ -136,7 +136,10 @@ def _near(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 def _cg_default(problem: Problem, traits: Traits) -> Config:
     width, row = widest(problem, traits), padded_width(problem.integer("K"))
+    # A short row in the widest vectors waits for their sums.
     found: dict[str, Any] = {"block_size": 1, "team": 1, "vector_width": width, "blocks": 64}
+    if traits.kind != "gpu" and row <= 4 * width:
+        found["vector_width"] = width // 2
     if traits.kind == "gpu":
         team = max(size for size in (4, 8, 16, 32) if size * width <= row or size == 4)
         block = team if traits.dialect == "opencl" else 64
