@@ -83,6 +83,7 @@ def test_what_does_not_go_with_the_default_is_adjusted(options: str, adjusted: s
         ("render", "name a kernel: draw_stars, sample_partners, update_phi"),
         ("render update_phi -k 0", "K=0 is outside 1 to"),
         ("render update_phi -p K", "write it as NAME=VALUE"),
+        ("render update_phi -p K=8 -p K=9", "-p K=8 and K=9: give K one value"),
         ("render update_phi -p dtype=float16", "dtype='float16' is not one of float32, float64"),
         ("render update_phi --backend cuda --kind cpu", "CUDA devices are GPUs"),
         ("render update_beta --block-size 32 --kind gpu --set block_size=33", "block_size=33 is not one of"),
