@@ -139,18 +139,14 @@ class LoadReport:
         """A message with the counts of dropped lines; empty if there are none."""
         loops, both, repeats = self.n_self_loops, self.n_both_ways, self.n_duplicates - self.n_both_ways
         n_links = self.n_lines - loops - self.n_duplicates
-        gone = [_counted(n, what) for n, what in ((loops, "self-loop"), (repeats, "repeated link")) if n]
+        gone = [plural(n, what) for n, what in ((loops, "self-loop"), (repeats, "repeated link")) if n]
         told = []
         if gone:
             told.append(f"{' and '.join(gone)} {_were(loops + repeats)} dropped")
         if both and not self.directed:  # of directed graphs a warning tells it
-            which = f"all {both} links" if 1 < both == n_links else f"{both} of {_counted(n_links, 'link')}"
+            which = f"all {both} links" if 1 < both == n_links else f"{both} of {plural(n_links, 'link')}"
             told.append(f"{which} {_were(both)} listed in both directions and counted once")
         return "; ".join(told)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _were(count: int) -> str:
@@ -300,7 +296,7 @@ def build_graph(
     n_both_ways = up.size + down.size - keys.size
     n_self_loops = int(np.count_nonzero(first == second))
     if keys.size == 0:
-        dropped = f" ({_counted(n_self_loops, 'self-loop')} {_were(n_self_loops)} dropped)"
+        dropped = f" ({plural(n_self_loops, 'self-loop')} {_were(n_self_loops)} dropped)"
         loops = dropped if n_self_loops else ""
         raise InputError(f"{name}: no link between two different vertices{loops}; give at least one pair of ids")
     declared = directed is not None

@@ -44,9 +44,9 @@ def run(sampler: Sampler, sets: list[np.ndarray], sweeps: int) -> None:
 CLIQUES = [np.arange(10 * c, 10 * c + 10) for c in range(12)]
 
 
-def test_a_start_in_parts_is_the_same(pocl_device: Device, planted: Split, chain, monkeypatch) -> None:
+def test_a_start_in_parts_is_the_same(processor: Device, planted: Split, chain, monkeypatch) -> None:
     """Rows are placed some at a time; vertices without a set, and those of several, are on both sides of a cut."""
-    sampler = chain(pocl_device, planted, n_communities=40, entries=8, **SPARSE)
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     sets = of_sets("some", [np.arange(20, 70), np.arange(63, 90), np.array([5, 64, 65, 119]), np.arange(60, 70)])
     sampler.initialise(sets)
     whole = *entries(sampler), sampler.device.download(sampler.values["totals"])
@@ -58,8 +58,8 @@ def test_a_start_in_parts_is_the_same(pocl_device: Device, planted: Split, chain
     assert entries(sampler)[0][64].tolist() == [0, 1, 2, 3, *4 * [NONE]]
 
 
-def test_rows_keep_descending_entries_that_add_up(opencl_device: Device, planted: Split, chain) -> None:
-    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+def test_rows_keep_descending_entries_that_add_up(processor: Device, planted: Split, chain) -> None:
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, CLIQUES, 5)
     communities, values = entries(sampler)
     there = communities != NONE
@@ -111,9 +111,9 @@ def test_the_same_seed_gives_the_same_bits(opencl_device: Device, planted: Split
         np.testing.assert_array_equal(one, other)
 
 
-def test_entries_move_as_whole_rows_do(opencl_device: Device, planted: Split, chain) -> None:
+def test_entries_move_as_whole_rows_do(processor: Device, planted: Split, chain) -> None:
     """Also from and to communities that a row does not keep, of rows without room, and of a vertex several times."""
-    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, CLIQUES, 3)
     before, floor = sampler.rows(0, 120)[0].astype(np.float64), sampler.shape.floor
     kept = before > 1.5 * floor
@@ -140,8 +140,8 @@ def test_entries_move_as_whole_rows_do(opencl_device: Device, planted: Split, ch
         assert np.unique(used).size == used.size > 0
 
 
-def test_losses_by_entries_are_those_of_whole_rows(opencl_device: Device, planted: Split, chain) -> None:
-    sampler = chain(opencl_device, planted, n_communities=40, entries=16, **SPARSE)
+def test_losses_by_entries_are_those_of_whole_rows(processor: Device, planted: Split, chain) -> None:
+    sampler = chain(processor, planted, n_communities=40, entries=16, **SPARSE)
     run(sampler, CLIQUES, 10)
     order = np.concatenate([np.arange(12, 40), np.arange(12)])
     links = np.asarray(planted.validation.labels, bool)
@@ -196,8 +196,8 @@ def test_sizes_do_not_go_with_sparse_rows() -> None:
         Options(n_communities=10, rows="sparse", mini_batch_size=10).sized_for(100, 300)
 
 
-def test_refinement_parts_what_one_community_holds(opencl_device: Device, planted: Split, chain) -> None:
-    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+def test_refinement_parts_what_one_community_holds(processor: Device, planted: Split, chain) -> None:
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, [np.concatenate(CLIQUES[:2]), *CLIQUES[2:]], 4)
     first, second = CLIQUES[:2]
     assert leading(sampler, first) == leading(sampler, second)
