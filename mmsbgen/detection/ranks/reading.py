@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 #: Bytes of a file's begin by which its format is found.
 _HEAD_BYTES = 1 << 20
 #: Flags, and keys, that are exchanged at a time.
-_FLAGS, _KEYS = 1 << 26, 1 << 23
+_FLAGS, _KEYS = 1 << 26, 1 << 20
 #: Keys of each rank by which ranges of vertices are chosen.
 _SAMPLES = 64
 
@@ -190,7 +190,7 @@ class SharedText(WholeText):
         return flags
 
     def number_integers(self, values: Ints) -> tuple[Ints, npt.NDArray[Any]]:
-        """As :func:`mmsbgen.graph.ids.number_integers`, of the values of all ranks."""
+        """As :func:`mmsbgen.graph.ids.number_integers`, of the values of all ranks; it writes over ``values``."""
         extent = (int(values.min()), int(values.max())) if values.size else None
         extents, sizes = zip(*self.told((extent, values.size)), strict=True)
         known = list(filter(None, extents))
@@ -202,12 +202,12 @@ class SharedText(WholeText):
             ids = self._merged(own)
             return ids, np.searchsorted(ids, own)[places]
         seen = np.zeros(high - low + 1, np.bool_)
-        offsets = values - low
-        seen[offsets] = True
+        values -= low
+        seen[values] = True
         distinct = np.flatnonzero(self.either(seen))
         place = np.empty(seen.size, np.uint32)
         place[distinct] = np.arange(distinct.size, dtype=np.uint32)
-        return distinct + low, place[offsets]
+        return distinct + low, place[values]
 
     def _merged(self, own: Ints) -> Ints:
         """The distinct integers of all ranks, ascending; ``own`` are those of this rank."""
@@ -252,6 +252,8 @@ class SharedText(WholeText):
         """The graph of the links ``[L]`` and ``[L]`` of all ranks, on rank 0; raises as ``build_graph``."""
         name = short_name(file)
         check_count(int(ids.size), name)
+        # Four copies of the keys; the check also gives back to the system what the parser has freed.
+        self.agree(lambda: need_memory(file, 32 * first.size * self.here))
         up, down, n_self_loops = directed_keys(first, second)
         cuts = self._cuts(up if up.size > down.size else down)
         up, down = (distinct_keys(self._exchanged(keys, cuts)) for keys in (up, down))

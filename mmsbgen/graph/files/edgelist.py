@@ -115,6 +115,7 @@ def links_of_text(
         if reading.format == "auto":
             _refuse_counts(file, numbers, among)
         if (extra := _in_all(as_int64(isolated), among)) is not None:
+            raw = text = b""  # of a large graph they take as much as the numbers
             ids, places = among.number_integers(np.concatenate([numbers, extra]) if extra.size else numbers)
             places = places[: numbers.size]
             return places[0::2], places[1::2], ids
@@ -262,7 +263,18 @@ def _integer_pairs(file: Path, text: bytes, told: Stage, among: WholeText) -> In
         if part is None:
             return None
         parts.append(part)
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    numbers, end = np.empty(sum(map(len, parts)), dtype=np.int64), 0
+    for part in _taken(parts):
+        numbers[end : end + part.size] = part
+        end += part.size
+    return numbers
+
+
+def _taken(parts: list[Int64Array]) -> Iterator[Int64Array]:
+    """Take ``parts`` out of their list one by one: those of a large graph are not kept beside a copy of all."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
 
 
 def _checked_blocks(
