@@ -29,7 +29,7 @@ from mmsbgen.graph.graph import (
 )
 
 #: Links whose places are computed at a time.
-_PART = 1 << 22
+_PART = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
