@@ -178,10 +178,15 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
         notes.append(_few_non_links(graph, len(non_links), n_held_out, n_validation))
     stays = np.ones(n_links, dtype=np.bool_)
     stays[drawn] = False
+    training, end = np.empty((n_links - len(drawn), 2), dtype=np.int64), 0
+    for begin in range(0, n_links, _PART):
+        part = graph.links[begin : begin + _PART].compress(stays[begin : begin + _PART], axis=0)
+        training[end : end + len(part)] = part
+        end += len(part)
     return Split(
         graph=graph,
         seed=seed,
-        training_links=read_only(graph.links.compress(stays, axis=0)),
+        training_links=read_only(training),
         validation=held_out(graph.links[drawn[:n_validation]], non_links[:n_validation]),
         test=held_out(graph.links[drawn[n_validation:]], non_links[n_validation:]),
         warnings=tuple(notes),

@@ -83,8 +83,11 @@ def follow_reading(
     """
     with stage(f"reading {file.name}", unit="B") as told:
         text = SharedText(world)
-        ends = edgelist.links_of_text(file, text.read(file, cuts, before, state), reading, told, text)
-        return text.graph(file, *ends)
+        try:
+            ends = edgelist.links_of_text(file, text.read(file, cuts, before, state), reading, told, text)
+            return text.graph(file, *ends)
+        finally:
+            text.close()
 
 
 def _divided(file: Path, reading: ReadingOptions, ranks: int) -> tuple[list[int], int, tuple[int, int]] | None:
@@ -125,11 +128,15 @@ class SharedText(WholeText):
         self.here = [name for name, _ in world.hosts].count(world.hosts[world.rank][0])
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="reading")
 
+    def close(self) -> None:
+        """End the thread that works while this rank answers."""
+        self._worker.shutdown(wait=False)
+
     def read(self, file: Path, cuts: list[int], before: int, state: tuple[int, int]) -> bytes:
         """The lines of this rank; the arguments are as in :func:`follow_reading`."""
         world, ranges = self._world, list(itertools.pairwise(cuts))
         try:
-            has = _state(file) == state
+            has = _state(file) == state and os.access(file, os.R_OK)
         except OSError:
             has = False
         raw = self.agree(lambda: read_lines(file, *ranges[self.rank], self.here) if has else b"")
