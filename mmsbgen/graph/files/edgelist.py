@@ -203,12 +203,13 @@ def _links_of_words(
 
     A warning tells if the columns that the user has ``chosen`` have no id in common.
     """
-    numbers = _in_all(as_int64([*words, *isolated]), among)
+    every = [*words, *isolated] if isolated else words
+    numbers = _in_all(as_int64(every), among)
     ids: NDArray[Any]
     if numbers is not None:
         ids, places = among.number_integers(numbers)
     else:
-        distinct, places = among.number_words([*words, *isolated])
+        distinct, places = among.number_words(every)
         # The others need no more than their number.
         ids = np.arange(len(distinct)) if among.rank else _word_ids(file, distinct)
     pairs = places[: len(words)].reshape(-1, 2)
