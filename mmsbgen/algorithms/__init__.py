@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmsbgen.algorithms.clustering import Triangles, triangles
 from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, bfs, components, cores, pagerank, sssp
 from mmsbgen.algorithms.groups import Blockmodel, blockmodel
 from mmsbgen.algorithms.known_labels import LabelWarning
@@ -16,6 +17,7 @@ __all__ = [
     "LabelShares",
     "LabelWarning",
     "Marginals",
+    "Triangles",
     "VertexValues",
     "belief_propagation",
     "bfs",
@@ -28,4 +30,5 @@ __all__ = [
     "personalized_pagerank",
     "propagate",
     "sssp",
+    "triangles",
 ]

@@ -6,6 +6,8 @@ from typing import Any
 
 #: The functions that the backend has, and what is added to their documentation.
 FUNCTIONS = {
+    "average_clustering": "Without weights and directions.",
+    "clustering": "Without weights and directions.",
     "connected_components": "",
     "core_number": "",
     "number_connected_components": "",
@@ -13,6 +15,8 @@ FUNCTIONS = {
     "shortest_path_length": "With a source; weights must not be negative.",
     "single_source_dijkstra_path_length": "Weights must be numbers, not a function; distances are floats.",
     "single_source_shortest_path_length": "",
+    "transitivity": "Of undirected graphs.",
+    "triangles": "",
 }
 
 

@@ -20,6 +20,8 @@ from mmsbgen.networkx_backend.info import FUNCTIONS
 
 #: Fewest links of a graph whose conversion is worth its time.
 _FEWEST_LINKS = 100_000
+#: Functions that count triangles of simple undirected graphs.
+_CLUSTERING = frozenset({"triangles", "clustering", "average_clustering", "transitivity"})
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -92,6 +94,11 @@ class Backend:
         given = _arguments(name, args, kwargs)
         if callable(given.get("weight")):
             return "weights are a function"
+        if name in _CLUSTERING:
+            if given.get("weight") is not None:
+                return "weights count"
+            if given["G"].is_directed() or given["G"].is_multigraph():
+                return "the graph is directed, or has parallel links"
         if name == "shortest_path_length":
             if given.get("source") is None:
                 return "there is no source"
@@ -173,6 +180,32 @@ class Backend:
 
     @staticmethod
     @_handed_back
+    def triangles(G: Any, nodes: Any = None) -> Any:  # noqa: N803
+        """Triangles by node, or of one node."""
+        return _of_nodes(G, algorithms.triangles(G.plain).values.tolist(), nodes)
+
+    @staticmethod
+    @_handed_back
+    def clustering(G: Any, nodes: Any = None, weight: str | None = None) -> Any:  # noqa: N803
+        """Clustering by node, or of one node."""
+        return _of_nodes(G, algorithms.triangles(G.plain).clustering.tolist(), nodes)
+
+    @staticmethod
+    @_handed_back
+    def average_clustering(G: Any, nodes: Any = None, weight: str | None = None, count_zeros: bool = True) -> float:  # noqa: N803
+        """The mean of clustering, over ``nodes``."""
+        found = Backend.clustering(G, nodes).values()
+        shares: list[float] = [one for one in found if count_zeros or one > 0]
+        return sum(shares) / len(shares)
+
+    @staticmethod
+    @_handed_back
+    def transitivity(G: Any) -> float:  # noqa: N803
+        """The share of pairs of neighbours that are linked."""
+        return algorithms.triangles(G.plain).transitivity
+
+    @staticmethod
+    @_handed_back
     def pagerank(
         G: Any,  # noqa: N803
         alpha: float = 0.85,
@@ -207,6 +240,16 @@ def _arguments(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 def _check_node(graph: BackendGraph, node: Any, text: str) -> None:
     if node not in graph:
         raise nx.NodeNotFound(text.format(node))
+
+
+def _of_nodes(graph: BackendGraph, values: list[Any], nodes: Any) -> Any:
+    """All values by node, those of some nodes, or that of one."""
+    found = dict(zip(graph.arcs.ids.tolist(), values, strict=True))
+    if nodes is None:
+        return found
+    if nodes in graph:
+        return found[nodes]
+    return {node: found[node] for node in graph.original.nbunch_iter(nodes)}
 
 
 def _near_first(found: VertexValues, cutoff: float | None = None) -> dict[Any, Any]:

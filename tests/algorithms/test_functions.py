@@ -16,10 +16,10 @@ import pytest
 import scipy.sparse as sparse
 from scipy.sparse import csgraph
 
-from mmsbgen.algorithms import ConvergenceError, bfs, components, cores, pagerank, sssp
+from mmsbgen.algorithms import ConvergenceError, bfs, components, cores, pagerank, sssp, triangles
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
-from mmsbgen.families.graph import GRAPH
+from mmsbgen.families.graph import GRAPH, inputs
 from mmsbgen.graph import Arcs, as_arcs
 from tests.families.graph.shapes import arcs, random_graphs, shapes
 
@@ -62,6 +62,10 @@ def test_hundreds_of_random_graphs(opencl_device: Device) -> None:
         simple = (nx.DiGraph if graph.directed else nx.Graph)(other)
         simple.remove_edges_from(list(nx.selfloop_edges(simple)))
         assert cores(simple, device=on).as_dict() == nx.core_number(simple)
+        simple, counted = nx.Graph(simple), triangles(plain, device=on)
+        assert counted.as_dict() == nx.triangles(simple)
+        assert counted.clustering.tolist() == list(nx.clustering(simple).values())
+        assert counted.transitivity == nx.transitivity(simple)
 
 
 def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
@@ -76,6 +80,7 @@ def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
         count, _ = csgraph.connected_components(matrix)
         assert components(plain, device=on).values.max() + 1 == (count if not graph.directed else len(
             list(nx.weakly_connected_components(networkx_of(graph))))), shape  # fmt: skip
+        assert triangles(graph, device=on).as_dict() == nx.triangles(nx.Graph(networkx_of(graph))), shape
 
 
 def test_a_path_of_a_hundred_thousand(opencl_device: Device) -> None:
@@ -101,12 +106,29 @@ def test_a_large_star_and_clique(opencl_device: Device) -> None:
     clique = as_arcs(np.array([(u, v) for u in range(300) for v in range(u)]))
     assert (bfs(clique, 0, parents=True, device=on).values[1:] == 1).all()
     assert (cores(clique, device=on).values == 299).all()
+    assert (triangles(clique, device=on).values == 299 * 298 // 2).all()
+    assert triangles(star, device=on).total == 0
+
+
+def test_triangles_beyond_32_bits(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if as many had been counted before."""
+    begin = inputs.state_of_triangles
+
+    def later(graph: Arcs) -> dict[str, Any]:
+        state = begin(graph)
+        state["found"][:, 0] = 2**32 - 2
+        return state
+
+    monkeypatch.setattr(inputs, "state_of_triangles", later)
+    found = triangles(nx.complete_graph(5), device=opencl_device.info.spec)
+    assert found.values.tolist() == [2**32 + 4] * 5
 
 
 def test_graphs_without_vertices_or_links(opencl_device: Device) -> None:
     on, empty, one = opencl_device.info.spec, nx.Graph(), nx.empty_graph(1)
-    for function in (components, cores, pagerank):
+    for function in (components, cores, pagerank, triangles):
         assert function(empty, device=on).as_dict() == {}
+    assert (triangles(empty).transitivity, triangles(one).as_dict()) == (0, {0: 0})
     assert components(one, device=on).as_dict() == {0: 0}
     assert cores(one, device=on).as_dict() == {0: 0}
     assert pagerank(one, device=on).as_dict() == pytest.approx({0: 1.0})

@@ -17,6 +17,7 @@ from mmsbgen.networkx_backend.interface import Backend
 
 #: networkx's tests of what the backend has.
 TESTS = (
+    "algorithms/tests/test_cluster.py",
     "algorithms/tests/test_core.py",
     "algorithms/components/tests/test_connected.py",
     "algorithms/link_analysis/tests/test_pagerank.py",
@@ -58,6 +59,19 @@ def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
         nx.single_source_shortest_path_length(graph, 9, backend="mmsbgen")
 
 
+def test_clustering_of_some_nodes(pocl_device: Device) -> None:
+    graph = nx.barbell_graph(5, 1)
+    graph.add_edge(5, 5)
+    for name in ("triangles", "clustering"):
+        function = getattr(nx, name)
+        for nodes in (4, [10, 4, 5], []):
+            assert function(graph, nodes, backend="mmsbgen") == function(graph, nodes)
+    for given in ({"nodes": [4, 5]}, {"count_zeros": False}):
+        assert nx.average_clustering(graph, **given, backend="mmsbgen") == nx.average_clustering(graph, **given)
+    assert Backend.can_run("clustering", (graph, None, "weight"), {}) == "weights count"
+    assert "is directed" in str(Backend.can_run("clustering", (nx.DiGraph(graph),), {}))
+
+
 def test_what_is_not_done_here_says_why(pocl_device: Device) -> None:
     graph = nx.path_graph(3)
     assert Backend.can_run("shortest_path_length", (graph, None, None, None, "dijkstra"), {}) == "there is no source"
@@ -93,7 +107,7 @@ def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
         "        calls[name] += 1\n"
         "        return function(*args, **more)\n"
         "    return call\n"
-        "for name in ('bfs', 'components', 'cores', 'pagerank', 'sssp'):\n"
+        "for name in ('bfs', 'components', 'cores', 'pagerank', 'sssp', 'triangles'):\n"
         "    setattr(a, name, counted(name, getattr(a, name)))\n"
         f"atexit.register(lambda: open({str(tmp_path / 'calls')!r}, 'w').write(' '.join(sorted(calls))))\n"
     )
@@ -113,4 +127,4 @@ def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert (tmp_path / "calls").read_text() == "bfs components cores pagerank sssp"
+    assert (tmp_path / "calls").read_text() == "bfs components cores pagerank sssp triangles"

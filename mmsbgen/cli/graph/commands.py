@@ -107,6 +107,24 @@ def cores(graph: Path, **given: Any) -> None:
 
 
 @_algorithm(
+    "triangles",
+    "Triangles of each vertex, and the share of the pairs of its neighbours that are linked; directions do not count.",
+)
+def triangles(graph: Path, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        found = algorithms.triangles(arcs, **on)
+        shares = found.clustering
+        rows = zip(found.ids.tolist(), found.values.tolist(), shares.tolist(), strict=True)
+        done(
+            "".join(f"{name}\t{count}\t{share:.6g}\n" for name, count, share in rows),
+            f"{plural(found.total, 'triangle')}, {found.transitivity:.6g} of all pairs of neighbours are linked, "
+            f"{shares.mean() if shares.size else 0:.6g} of a vertex's on average",
+        )
+
+
+@_algorithm(
     "pagerank",
     "PageRank: the share of its steps that a random walk with restarts spends at each vertex.",
     click.option("--source", multiple=True, metavar="ID", help="Vertex where walks restart; by default any."),

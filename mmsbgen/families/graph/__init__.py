@@ -12,7 +12,7 @@ from mmsbgen.families.graph.messages.message_kernels import messages_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length, solve_kernel
-from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel
+from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel, triangles_kernel
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 
@@ -96,7 +96,7 @@ def _row_bytes(problem: Problem) -> int:
 
 GRAPH = KernelFamily(
     name="graph",
-    doc="algorithms on graphs: breadth-first search, distances, components, cores, PageRank",
+    doc="algorithms on graphs: breadth-first search, distances, components, cores, triangles, PageRank",
     parameters=PARAMETERS,
     kernels={
         spec.name: spec
@@ -106,6 +106,7 @@ GRAPH = KernelFamily(
             rounds_kernel("sssp", "least sum of weights on a path from a vertex", SSSP, **_given("sssp", "dtype")),
             components_kernel(**_given("components")),
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
+            triangles_kernel(**_given("triangles", bytes_a_vertex=16)),
             pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60)),
             propagate_kernel(**_rows()),
             solve_kernel(**_solver()),
@@ -113,7 +114,7 @@ GRAPH = KernelFamily(
         )
     },
     row_bytes=lambda problem: 4 * row_length(int(problem.get("features", 16))),
-    tuned=("bfs", "sssp", "cores", "pagerank", "components", "propagate", "messages"),
+    tuned=("bfs", "sssp", "cores", "pagerank", "components", "triangles", "propagate", "messages"),
     inputs_refusal=generated.inputs_refusal,
     read=generated.read,
 )

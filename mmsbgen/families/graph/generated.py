@@ -111,8 +111,8 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     elif not weighted and arcs.weights is not None:
         arcs = Arcs(arcs.offsets, arcs.targets, arcs.ids, None, arcs.directed)
     source = int(np.argmax(arcs.degrees))
+    arcs = simple(arcs) if kernel in ("messages", "triangles") else arcs
     if kernel == "messages":
-        arcs = simple(arcs)
         arguments, judge = workload_of_messages(arcs, real, problem.integer("features"))
     elif kernel == "solve":
         arguments, judge = workload_of_solver(arcs, real, problem.integer("features"))
@@ -139,6 +139,11 @@ def _parents(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]
     return given, _equal("parent", reference.parents(arcs, level))
 
 
+def _triangles(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
+    exact = reference.triangles(arcs)
+    return inputs.state_of_triangles(arcs), _equal("found", np.stack([exact % 2**32, exact // 2**32], axis=1))
+
+
 def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
     """A fixed number of rounds, whose rounding errors are bounded."""
     uniform: NDArray[Any] = np.full(arcs.n_vertices, 1.0 / arcs.n_vertices)
@@ -157,5 +162,6 @@ _ARGUMENTS = {
     "sssp": lambda a, s, real: (inputs.state_of_sssp(a, s, real), _equal("dist", reference.distances(a, s, real))),
     "components": lambda a, s, real: (inputs.state_of_components(a), _equal("label", reference.components(a))),
     "cores": lambda a, s, real: (inputs.state_of_cores(a), _equal("core", reference.cores(a))),
+    "triangles": _triangles,
     "pagerank": _pagerank,
 }

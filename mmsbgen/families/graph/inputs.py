@@ -114,6 +114,21 @@ def state_of_components(arcs: Arcs) -> Inputs:
     return {"label": np.arange(arcs.n_vertices, dtype=np.uint32), "both_listed": both_listed}
 
 
+def state_of_triangles(arcs: Arcs) -> Inputs:
+    """Later neighbours of each vertex in the order of degrees, then numbers, of a simple undirected graph.
+
+    So a vertex has at most sqrt(2 L) of them, and each triangle is found once, at its first vertex.
+    """
+    first, second = arcs.degrees[arcs.sources], arcs.degrees[arcs.targets]
+    up = (first < second) | ((first == second) & (arcs.sources < arcs.targets))
+    earlier, later = arcs.sources[up], arcs.targets[up]
+    offsets = np.zeros(arcs.n_vertices + 1, np.uint32)
+    np.cumsum(np.bincount(earlier, minlength=arcs.n_vertices), out=offsets[1:])
+    found = np.zeros((arcs.n_vertices, 2), np.uint32)
+    n = np.uint32(arcs.n_vertices)
+    return {"later_offsets": offsets, "later": _rows(later), "earlier": _rows(earlier), "found": found, "n": n}
+
+
 def state_of_pagerank(
     arcs: Arcs,
     real: Any,
