@@ -9,6 +9,7 @@ from mmsbgen.algorithms.known_labels import LabelWarning
 from mmsbgen.algorithms.label_shares import LabelShares, propagate
 from mmsbgen.algorithms.layers import manifold_ranking, multimodal_ranking
 from mmsbgen.algorithms.marginals import Marginals, belief_propagation
+from mmsbgen.algorithms.searches import closeness, multi_source_bfs
 from mmsbgen.algorithms.walks import personalized_pagerank
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "belief_propagation",
     "bfs",
     "blockmodel",
+    "closeness",
     "components",
     "cores",
     "manifold_ranking",
+    "multi_source_bfs",
     "multimodal_ranking",
     "pagerank",
     "personalized_pagerank",

@@ -7,6 +7,7 @@ from typing import Any
 #: The functions that the backend has, and what is added to their documentation.
 FUNCTIONS = {
     "average_clustering": "Without weights and directions.",
+    "closeness_centrality": "Without weights.",
     "clustering": "Without weights and directions.",
     "connected_components": "",
     "core_number": "",

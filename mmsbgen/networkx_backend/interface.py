@@ -94,6 +94,8 @@ class Backend:
         given = _arguments(name, args, kwargs)
         if callable(given.get("weight")):
             return "weights are a function"
+        if given.get("distance") is not None:
+            return "weights count"
         if name in _CLUSTERING:
             if given.get("weight") is not None:
                 return "weights count"
@@ -177,6 +179,20 @@ class Backend:
                 "nx.selfloop_edges(G))."
             )
         return algorithms.cores(G.plain).as_dict()
+
+    @staticmethod
+    @_handed_back
+    def closeness_centrality(
+        G: Any,  # noqa: N803
+        u: Any = None,
+        distance: str | None = None,
+        wf_improved: bool = True,
+    ) -> Any:
+        """Closeness by node, or of one node."""
+        if u is None:
+            return algorithms.closeness(G.plain, wf_improved=wf_improved).as_dict()
+        _check_node(G, u, "Source {} is not in G")
+        return algorithms.closeness(G.plain, [u], wf_improved=wf_improved).values.item()
 
     @staticmethod
     @_handed_back

@@ -16,7 +16,17 @@ import pytest
 import scipy.sparse as sparse
 from scipy.sparse import csgraph
 
-from mmsbgen.algorithms import ConvergenceError, bfs, components, cores, pagerank, sssp, triangles
+from mmsbgen.algorithms import (
+    ConvergenceError,
+    bfs,
+    closeness,
+    components,
+    cores,
+    multi_source_bfs,
+    pagerank,
+    sssp,
+    triangles,
+)
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph import GRAPH, inputs
@@ -80,6 +90,13 @@ def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
         count, _ = csgraph.connected_components(matrix)
         assert components(plain, device=on).values.max() + 1 == (count if not graph.directed else len(
             list(nx.weakly_connected_components(networkx_of(graph))))), shape  # fmt: skip
+        every = csgraph.dijkstra(matrix, indices=range(min(n, 33)), unweighted=True)
+        every[np.isinf(every)] = -1
+        # More sources than one run takes.
+        assert np.array_equal(multi_source_bfs(plain, range(min(n, 33)), device=on).values, every.T), shape
+        near = dict(nx.closeness_centrality(networkx_of(graph))) if n < 300 else closeness(plain, device=on).as_dict()
+        assert closeness(plain, [n - 1], device=on).values.tolist() == [near[n - 1]], shape
+        assert closeness(plain, device=on).as_dict() == near, shape
         assert triangles(graph, device=on).as_dict() == nx.triangles(nx.Graph(networkx_of(graph))), shape
 
 
@@ -91,6 +108,7 @@ def test_a_path_of_a_hundred_thousand(opencl_device: Device) -> None:
     ones = Arcs(path.offsets, path.targets, path.ids, np.ones(path.n_arcs))
     on = opencl_device.info.spec
     assert np.array_equal(bfs(path, 0, device=on).values, np.arange(n))
+    assert np.array_equal(multi_source_bfs(path, [0, n - 1], device=on).values[:, 1], np.arange(n)[::-1])
     assert np.array_equal(sssp(ones, 0, device=on).values, np.arange(n))
     assert not components(path, device=on).values.any()
     assert (cores(path, device=on).values == 1).all()
@@ -101,6 +119,7 @@ def test_a_large_star_and_clique(opencl_device: Device) -> None:
     star = arcs([(7, leaf) for leaf in range(100_000) if leaf != 7], 100_000)
     star = Arcs(star.offsets, star.targets, star.ids)
     assert bfs(star, 3, device=on).values.max() == 2
+    assert np.bincount(multi_source_bfs(star, [3, 7], device=on).values.ravel()).tolist() == [2, 100_000, 99_998]
     assert (cores(star, device=on).values == 1).all()
     assert pagerank(star, device=on).values.argmax() == 7
     clique = as_arcs(np.array([(u, v) for u in range(300) for v in range(u)]))
@@ -126,13 +145,16 @@ def test_triangles_beyond_32_bits(opencl_device: Device, monkeypatch: pytest.Mon
 
 def test_graphs_without_vertices_or_links(opencl_device: Device) -> None:
     on, empty, one = opencl_device.info.spec, nx.Graph(), nx.empty_graph(1)
-    for function in (components, cores, pagerank, triangles):
+    for function in (closeness, components, cores, pagerank, triangles):
         assert function(empty, device=on).as_dict() == {}
     assert (triangles(empty).transitivity, triangles(one).as_dict()) == (0, {0: 0})
     assert components(one, device=on).as_dict() == {0: 0}
     assert cores(one, device=on).as_dict() == {0: 0}
     assert pagerank(one, device=on).as_dict() == pytest.approx({0: 1.0})
     assert bfs(one, 0, device=on).as_dict() == {0: 0}
+    assert closeness(one, device=on).as_dict() == {0: 0}
+    with pytest.raises(InputError, match="there is no source; give at least one id"):
+        multi_source_bfs(one, [], device=on)
     with pytest.raises(InputError, match="0 is no vertex of networkx graph; its ids are such as none: it is empty"):
         bfs(empty, 0, device=on)
 

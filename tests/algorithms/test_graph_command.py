@@ -27,6 +27,11 @@ def test_a_line_for_each_vertex_and_a_summary(file: str, pocl_device: Device) ->
     assert done.stderr.startswith("6 vertices, 10 arcs; 4 reached, the farthest at 2 (")
     done = run("bfs", file, "--source", "4", "--directed")
     assert done.stdout == "1\tinf\n2\tinf\n3\tinf\n4\t0\n7\tinf\n8\tinf\n"
+    done = run("bfs", file, "--source", "4", "--source", "8")
+    assert done.stdout == "1\t2\tinf\n2\t2\tinf\n3\t1\tinf\n4\t0\tinf\n7\tinf\t1\n8\tinf\t0\n"
+    assert "6 reached, the farthest at 2" in done.stderr
+    done = run("closeness", file)
+    assert done.stdout == "1\t0.45\n2\t0.45\n3\t0.6\n4\t0.36\n7\t0.2\n8\t0.2\n"
     done = run("components", file)
     assert done.stdout == "1\t0\n2\t0\n3\t0\n4\t0\n7\t1\n8\t1\n"
     assert "2 components, the largest of 4" in done.stderr

@@ -19,6 +19,7 @@ from mmsbgen.networkx_backend.interface import Backend
 TESTS = (
     "algorithms/tests/test_cluster.py",
     "algorithms/tests/test_core.py",
+    "algorithms/centrality/tests/test_closeness_centrality.py",
     "algorithms/components/tests/test_connected.py",
     "algorithms/link_analysis/tests/test_pagerank.py",
     "algorithms/shortest_paths",
@@ -57,6 +58,15 @@ def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
         nx.shortest_path_length(graph, 0, "far", backend="mmsbgen")
     with pytest.raises(nx.NodeNotFound, match="Source 9 is not in G"):
         nx.single_source_shortest_path_length(graph, 9, backend="mmsbgen")
+
+
+def test_closeness_of_a_node(pocl_device: Device) -> None:
+    graph = nx.gn_graph(40, seed=2)
+    for given in ({"u": 3}, {"wf_improved": False}, {"u": 0, "wf_improved": False}):
+        assert nx.closeness_centrality(graph, **given, backend="mmsbgen") == nx.closeness_centrality(graph, **given)
+    with pytest.raises(nx.NodeNotFound, match="Source 99 is not in G"):
+        nx.closeness_centrality(graph, 99, backend="mmsbgen")
+    assert Backend.can_run("closeness_centrality", (graph, None, "weight"), {}) == "weights count"
 
 
 def test_clustering_of_some_nodes(pocl_device: Device) -> None:
@@ -107,7 +117,7 @@ def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
         "        calls[name] += 1\n"
         "        return function(*args, **more)\n"
         "    return call\n"
-        "for name in ('bfs', 'components', 'cores', 'pagerank', 'sssp', 'triangles'):\n"
+        "for name in ('bfs', 'closeness', 'components', 'cores', 'pagerank', 'sssp', 'triangles'):\n"
         "    setattr(a, name, counted(name, getattr(a, name)))\n"
         f"atexit.register(lambda: open({str(tmp_path / 'calls')!r}, 'w').write(' '.join(sorted(calls))))\n"
     )
@@ -127,4 +137,4 @@ def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert (tmp_path / "calls").read_text() == "bfs components cores pagerank sssp triangles"
+    assert (tmp_path / "calls").read_text() == "bfs closeness components cores pagerank sssp triangles"

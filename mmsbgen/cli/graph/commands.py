@@ -57,14 +57,34 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
     return add
 
 
-@_algorithm("bfs", "Number of arcs on a shortest path from a vertex to each other; inf where there is none.", _SOURCE)
-def bfs(graph: Path, source: str, **given: Any) -> None:
+@_algorithm(
+    "bfs",
+    "Number of arcs on a shortest path from a vertex to each other; inf where there is none. A column for each source.",
+    click.option(
+        "--source", metavar="ID", required=True, multiple=True, help="Vertex that paths begin at; repeatable."
+    ),
+)
+def bfs(graph: Path, source: tuple[str, ...], **given: Any) -> None:
     from mmsbgen import algorithms
 
     with _run(graph, given) as (arcs, on, done):
-        found = algorithms.bfs(arcs, source, **on)
-        reached = found.values[found.values >= 0]
-        done(found, f"{reached.size} reached, the farthest at {reached.max()}", lambda x: "inf" if x < 0 else str(x))
+        one = len(source) == 1
+        found = algorithms.bfs(arcs, source[0], **on) if one else algorithms.multi_source_bfs(arcs, source, **on)
+        levels = found.values.reshape(arcs.n_vertices, -1)
+        columns = ["\t".join(["inf" if x < 0 else str(x) for x in row]) for row in levels.tolist()]
+        done(
+            "".join(f"{name}\t{row}\n" for name, row in zip(found.ids.tolist(), columns, strict=True)),
+            f"{(levels >= 0).any(axis=1).sum()} reached, the farthest at {levels.max()}",
+        )
+
+
+@_algorithm("closeness", "Closeness: how near the others are, as networkx defines it; paths count arcs.")
+def closeness(graph: Path, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        found = algorithms.closeness(arcs, **on)
+        done(found, f"the largest closeness is {found.values.max(initial=0):.6g}", "{:.6g}".format)
 
 
 @_algorithm(

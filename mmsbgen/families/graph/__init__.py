@@ -12,6 +12,7 @@ from mmsbgen.families.graph.messages.message_kernels import messages_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length, solve_kernel
+from mmsbgen.families.graph.searches.search_kernels import searches_kernel
 from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel, triangles_kernel
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
@@ -103,6 +104,7 @@ GRAPH = KernelFamily(
         for spec in (
             rounds_kernel("bfs", "arcs on a shortest path from a vertex to all others", BFS, **_given("bfs")),
             parents_kernel(**_given("parents")),
+            searches_kernel(**_given("searches", bytes_a_vertex=160)),
             rounds_kernel("sssp", "least sum of weights on a path from a vertex", SSSP, **_given("sssp", "dtype")),
             components_kernel(**_given("components")),
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
@@ -114,7 +116,7 @@ GRAPH = KernelFamily(
         )
     },
     row_bytes=lambda problem: 4 * row_length(int(problem.get("features", 16))),
-    tuned=("bfs", "sssp", "cores", "pagerank", "components", "triangles", "propagate", "messages"),
+    tuned=("bfs", "searches", "sssp", "cores", "pagerank", "components", "triangles", "propagate", "messages"),
     inputs_refusal=generated.inputs_refusal,
     read=generated.read,
 )

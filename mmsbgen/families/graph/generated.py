@@ -14,6 +14,7 @@ from mmsbgen.families.graph import inputs, reference
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.families.graph.messages.message_inputs import simple, workload_of_messages
 from mmsbgen.families.graph.row_inputs import workload_of_rows, workload_of_solver
+from mmsbgen.families.graph.searches.search_kernels import MOST_SOURCES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
@@ -156,7 +157,15 @@ def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge
     return state | inputs.places(arcs), lambda got, config: expected.errors(got["rank"])
 
 
+def _searches(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
+    """From as many vertices as there may be, one of them twice."""
+    starts = np.random.default_rng(source).integers(0, arcs.n_vertices, MOST_SOURCES)
+    starts[:2] = source
+    return inputs.state_of_searches(arcs, starts), _equal("level", reference.levels(arcs, starts))
+
+
 _ARGUMENTS = {
+    "searches": _searches,
     "bfs": lambda a, s, real: (inputs.state_of_bfs(a, s), _equal("level", reference.levels(a, s))),
     "parents": _parents,
     "sssp": lambda a, s, real: (inputs.state_of_sssp(a, s, real), _equal("dist", reference.distances(a, s, real))),

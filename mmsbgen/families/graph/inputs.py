@@ -75,6 +75,18 @@ def state_of_bfs(arcs: Arcs, source: int) -> Inputs:
     return {**found, "level": level, "visited": np.zeros(2 * -(-arcs.n_vertices // 32), np.uint32)}
 
 
+def state_of_searches(arcs: Arcs, starts: NDArray[Any]) -> Inputs:
+    """Searches from the vertices ``starts`` ``[S]``, up to 32; a vertex may be there twice."""
+    n = arcs.n_vertices
+    return {
+        "starts": starts.astype(np.uint32),
+        "n_sources": np.uint32(starts.size),
+        "level": np.zeros((starts.size, n), np.uint32),
+        **{name: np.zeros(n, np.uint32) for name in ("seen", "here", "there", "queue", "next")},
+        "counts": np.zeros(3, np.uint32),
+    }
+
+
 def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:
     """Distances from ``source``."""
     n = arcs.n_vertices

@@ -13,8 +13,11 @@ from mmsbgen.graph.arcs import Arcs
 Array = NDArray[Any]
 
 
-def levels(arcs: Arcs, source: int) -> Array:
-    """Arcs on a shortest path from ``source`` to each vertex, uint32 ``[N]``; NONE where there is none."""
+def levels(arcs: Arcs, source: int | Array) -> Array:
+    """Arcs on a shortest path from ``source`` to each vertex, uint32 ``[N]``; NONE where there is none.
+
+    From several sources ``[S]``, ``[S, N]``.
+    """
     from scipy.sparse.csgraph import dijkstra
 
     found = dijkstra(_matrix(arcs), indices=source, unweighted=True)

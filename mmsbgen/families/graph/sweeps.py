@@ -272,7 +272,7 @@ def parents_kernel(**given: Any) -> KernelSpec:
     """Parents of a breadth-first search."""
     return KernelSpec(
         name="parents",
-        template="graph/parents.jinja",
+        template="graph/searches/parents.jinja",
         doc="least neighbour one level nearer to the source",
         arguments=(
             *ARCS_IN,
