@@ -8,7 +8,7 @@ from mmsbgen.algorithms.groups import Blockmodel, blockmodel
 from mmsbgen.algorithms.known_labels import LabelWarning
 from mmsbgen.algorithms.label_shares import LabelShares, propagate
 from mmsbgen.algorithms.layers import manifold_ranking, multimodal_ranking
-from mmsbgen.algorithms.marginals import Marginals, belief_propagation
+from mmsbgen.algorithms.marginals import Marginals, ProbableStates, belief_propagation, most_probable_states
 from mmsbgen.algorithms.searches import closeness, multi_source_bfs
 from mmsbgen.algorithms.walks import personalized_pagerank
 
@@ -18,6 +18,7 @@ __all__ = [
     "LabelShares",
     "LabelWarning",
     "Marginals",
+    "ProbableStates",
     "Triangles",
     "VertexValues",
     "belief_propagation",
@@ -27,6 +28,7 @@ __all__ = [
     "components",
     "cores",
     "manifold_ranking",
+    "most_probable_states",
     "multi_source_bfs",
     "multimodal_ranking",
     "pagerank",

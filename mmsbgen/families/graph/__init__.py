@@ -29,6 +29,7 @@ PARAMETERS = (
     Parameter(
         "features", 16, "F, numbers of a vertex's row, or states of its messages", minimum=1, maximum=MOST_FEATURES
     ),
+    Parameter("product", "sum", "whether messages sum up or maximise over states", choices=("sum", "max")),
     Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published", "layered")),
 )
 #: Parameters on which no source depends.
@@ -76,7 +77,7 @@ def _solver() -> dict[str, Any]:
 
 
 def _messages() -> dict[str, Any]:
-    given = _given("messages", "dtype", "features")
+    given = _given("messages", "dtype", "features", "product")
 
     def moved(problem: Problem) -> int:
         # In a round messages are read for the beliefs and again to make new ones, which are compared with old ones.

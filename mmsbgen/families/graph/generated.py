@@ -114,7 +114,7 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     source = int(np.argmax(arcs.degrees))
     arcs = simple(arcs) if kernel in ("messages", "triangles") else arcs
     if kernel == "messages":
-        arguments, judge = workload_of_messages(arcs, real, problem.integer("features"))
+        arguments, judge = workload_of_messages(arcs, real, problem.integer("features"), problem["product"] == "max")
     elif kernel == "solve":
         arguments, judge = workload_of_solver(arcs, real, problem.integer("features"))
     elif kernel == "propagate":
