@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mmsbgen.algorithms.clustering import Triangles, triangles
-from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, bfs, components, cores, pagerank, sssp
+from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, bfs, components, cores, k_core, pagerank, sssp
 from mmsbgen.algorithms.groups import Blockmodel, blockmodel
 from mmsbgen.algorithms.known_labels import LabelWarning
 from mmsbgen.algorithms.label_shares import LabelShares, propagate
@@ -27,6 +27,7 @@ __all__ = [
     "closeness",
     "components",
     "cores",
+    "k_core",
     "manifold_ranking",
     "most_probable_states",
     "multi_source_bfs",

@@ -19,7 +19,7 @@ from mmsbgen.families.graph.sweeps import CHANGE, ROUNDS
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["ConvergenceError", "VertexValues", "bfs", "components", "cores", "pagerank", "sssp"]
+__all__ = ["ConvergenceError", "VertexValues", "bfs", "components", "cores", "k_core", "pagerank", "sssp"]
 
 
 class ConvergenceError(MmsbgenError):
@@ -153,15 +153,49 @@ def cores(
     Raises:
         InputError: For a graph with self-loops.
     """
-    arcs = as_arcs(graph, directed=directed)
-    if arcs.n_loops:
-        vertex = arcs.shown(int(arcs.sources[arcs.sources == arcs.targets][0]))
-        raise InputError(f"{arcs.name} has {plural(arcs.n_loops, 'self-loop')}, such as at {vertex}; remove them first")
+    arcs = _without_loops(as_arcs(graph, directed=directed))
     if arcs.n_vertices == 0:
         return VertexValues(arcs.ids, np.zeros(0, np.int64))
     both = arcs.both_ways
     (core,) = programs(device, database).run("cores", both, inputs.state_of_cores(both), "core")
     return VertexValues(arcs.ids, core.astype(np.int64))
+
+
+def k_core(
+    graph: Any, k: int, *, directed: bool = False, device: str | None = None, database: str | Path | None = None
+) -> VertexValues:
+    """The k-core, the largest subgraph of least degree k, without all core numbers.
+
+    Degrees are those of :func:`cores`.
+
+    Args:
+        graph: As for :func:`bfs`.
+        k: The least degree, 0 or more.
+        directed: As for :func:`bfs`.
+        device: As for :func:`bfs`.
+        database: As for :func:`bfs`.
+
+    Returns:
+        Whether each vertex is in it, bool ``[N]``.
+
+    Raises:
+        InputError: For a graph with self-loops, and a ``k`` that is no whole number of 0 or more.
+    """
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+        raise InputError(f"k={k}: give a whole number of 0 or more")
+    arcs = _without_loops(as_arcs(graph, directed=directed)).both_ways
+    inside = arcs.degrees >= k
+    if inside.any() and not inside.all():
+        (core,) = programs(device, database).run("cores", arcs, inputs.state_of_core(arcs, int(k)), "core")
+        inside = core > 0
+    return VertexValues(arcs.ids, inside)
+
+
+def _without_loops(arcs: Arcs) -> Arcs:
+    if arcs.n_loops:
+        vertex = arcs.shown(int(arcs.sources[arcs.sources == arcs.targets][0]))
+        raise InputError(f"{arcs.name} has {plural(arcs.n_loops, 'self-loop')}, such as at {vertex}; remove them first")
+    return arcs
 
 
 def pagerank(

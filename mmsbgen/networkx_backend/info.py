@@ -11,6 +11,7 @@ FUNCTIONS = {
     "clustering": "Without weights and directions.",
     "connected_components": "",
     "core_number": "",
+    "k_core": "Without core_number.",
     "number_connected_components": "",
     "pagerank": "Weights must not be negative.",
     "shortest_path_length": "With a source; weights must not be negative.",

@@ -96,6 +96,8 @@ class Backend:
             return "weights are a function"
         if given.get("distance") is not None:
             return "weights count"
+        if given.get("core_number") is not None:
+            return "core numbers are given"
         if name in _CLUSTERING:
             if given.get("weight") is not None:
                 return "weights count"
@@ -173,12 +175,20 @@ class Backend:
     @_handed_back
     def core_number(G: Any) -> dict[Any, int]:  # noqa: N803
         """Core numbers by node."""
-        if G.plain.n_loops:
-            raise nx.NetworkXNotImplemented(
-                "Input graph has self loops which is not permitted; Consider using G.remove_edges_from("
-                "nx.selfloop_edges(G))."
-            )
+        _check_loops(G)
         return algorithms.cores(G.plain).as_dict()
+
+    @staticmethod
+    @_handed_back
+    def k_core(G: Any, k: int | None = None, core_number: Mapping[Any, int] | None = None) -> Any:  # noqa: N803
+        """The subgraph of the k-core, with its attributes; by default of the largest k."""
+        _check_loops(G)
+        if k is None:
+            values = algorithms.cores(G.plain).values
+            inside = values == values.max()
+        else:
+            inside = algorithms.k_core(G.plain, k).values
+        return G.original.subgraph(G.plain.ids[inside].tolist()).copy()
 
     @staticmethod
     @_handed_back
@@ -256,6 +266,14 @@ def _arguments(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 def _check_node(graph: BackendGraph, node: Any, text: str) -> None:
     if node not in graph:
         raise nx.NodeNotFound(text.format(node))
+
+
+def _check_loops(graph: BackendGraph) -> None:
+    if graph.plain.n_loops:
+        raise nx.NetworkXNotImplemented(
+            "Input graph has self loops which is not permitted; Consider using G.remove_edges_from("
+            "nx.selfloop_edges(G))."
+        )
 
 
 def _of_nodes(graph: BackendGraph, values: list[Any], nodes: Any) -> Any:

@@ -22,6 +22,7 @@ from mmsbgen.algorithms import (
     closeness,
     components,
     cores,
+    k_core,
     multi_source_bfs,
     pagerank,
     sssp,
@@ -90,6 +91,9 @@ def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
         count, _ = csgraph.connected_components(matrix)
         assert components(plain, device=on).values.max() + 1 == (count if not graph.directed else len(
             list(nx.weakly_connected_components(networkx_of(graph))))), shape  # fmt: skip
+        numbers = cores(plain, device=on).values
+        for k in {0, 1, 2, *numbers.tolist(), numbers.max() + 1}:
+            assert np.array_equal(k_core(plain, k, device=on).values, numbers >= k), (shape, k)
         every = csgraph.dijkstra(matrix, indices=range(min(n, 33)), unweighted=True)
         every[np.isinf(every)] = -1
         # More sources than one run takes.
@@ -219,8 +223,12 @@ def test_a_call_gives_the_same_bits_again(opencl_device: Device) -> None:
 
 
 def test_self_loops_have_no_core(opencl_device: Device) -> None:
-    with pytest.raises(InputError, match="has 1 self-loop, such as at 1; remove them first"):
-        cores(nx.Graph([(0, 1), (1, 1)]), device=opencl_device.info.spec)
+    for function in (cores, lambda graph, device: k_core(graph, 2, device=device)):
+        with pytest.raises(InputError, match="has 1 self-loop, such as at 1; remove them first"):
+            function(nx.Graph([(0, 1), (1, 1)]), device=opencl_device.info.spec)
+    for k in (-1, 2.0, True):
+        with pytest.raises(InputError, match=f"k={k}: give a whole number of 0 or more"):
+            k_core(nx.Graph(), k)  # type: ignore[arg-type]
 
 
 def test_what_a_graph_may_be(tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ def test_a_line_for_each_vertex_and_a_summary(file: str, pocl_device: Device) ->
     done = run("cores", file)
     assert done.stdout == "1\t2\n2\t2\n3\t2\n4\t1\n7\t1\n8\t1\n"
     assert "the largest core number is 2, of 3" in done.stderr
+    done = run("cores", file, "--k", "2")
+    assert done.stdout == "1\n2\n3\n"
+    assert "; 3 in the 2-core (" in done.stderr
     done = run("triangles", file)
     assert done.stdout == "1\t1\t1\n2\t1\t1\n3\t1\t0.333333\n4\t0\t0\n7\t0\t0\n8\t0\t0\n"
     assert "1 triangle, 0.6 of all pairs of neighbours are linked, 0.388889 of a vertex's on average" in done.stderr

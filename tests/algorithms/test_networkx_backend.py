@@ -40,7 +40,9 @@ def test_results_are_networkxs(name: str, pocl_device: Device) -> None:
     given = (3,) if "single_source" in name or "shortest" in name else ()
     ours, theirs = getattr(nx, name)(graph, *given, backend="mmsbgen"), getattr(nx, name)(graph, *given)
     assert type(ours) is type(theirs)
-    if name == "connected_components":
+    if name == "k_core":
+        ours, theirs = ours.adj, theirs.adj
+    elif name == "connected_components":
         ours, theirs = list(ours), list(theirs)
         assert {type(members) for members in ours} == {set}
     elif name == "pagerank":
@@ -58,6 +60,13 @@ def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
         nx.shortest_path_length(graph, 0, "far", backend="mmsbgen")
     with pytest.raises(nx.NodeNotFound, match="Source 9 is not in G"):
         nx.single_source_shortest_path_length(graph, 9, backend="mmsbgen")
+
+
+def test_a_core_of_some_k_keeps_attributes(pocl_device: Device) -> None:
+    graph = nx.karate_club_graph()
+    for k in (0, 2, 3, 9):
+        assert nx.utils.graphs_equal(nx.k_core(graph, k, backend="mmsbgen"), nx.k_core(graph, k))
+    assert Backend.can_run("k_core", (graph, 2, {0: 1}), {}) == "core numbers are given"
 
 
 def test_closeness_of_a_node(pocl_device: Device) -> None:
@@ -117,7 +126,7 @@ def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
         "        calls[name] += 1\n"
         "        return function(*args, **more)\n"
         "    return call\n"
-        "for name in ('bfs', 'closeness', 'components', 'cores', 'pagerank', 'sssp', 'triangles'):\n"
+        "for name in ('bfs', 'closeness', 'components', 'cores', 'k_core', 'pagerank', 'sssp', 'triangles'):\n"
         "    setattr(a, name, counted(name, getattr(a, name)))\n"
         f"atexit.register(lambda: open({str(tmp_path / 'calls')!r}, 'w').write(' '.join(sorted(calls))))\n"
     )
@@ -137,4 +146,4 @@ def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert (tmp_path / "calls").read_text() == "bfs closeness components cores pagerank sssp triangles"
+    assert (tmp_path / "calls").read_text() == "bfs closeness components cores k_core pagerank sssp triangles"

@@ -116,11 +116,20 @@ def components(graph: Path, **given: Any) -> None:
         done(found, f"{sizes.size} components, the largest of {sizes.max(initial=0)}", str)
 
 
-@_algorithm("cores", "Core numbers: the largest k for which a vertex is in a subgraph of least degree k.")
-def cores(graph: Path, **given: Any) -> None:
+@_algorithm(
+    "cores",
+    "Core numbers: the largest k for which a vertex is in a subgraph of least degree k.",
+    click.option("--k", type=click.IntRange(0), help="Only print the ids of this core's vertices."),
+)
+def cores(graph: Path, k: int | None, **given: Any) -> None:
     from mmsbgen import algorithms
 
     with _run(graph, given) as (arcs, on, done):
+        if k is not None:
+            found = algorithms.k_core(arcs, k, **on)
+            members = found.ids[found.values].tolist()
+            done("".join(f"{name}\n" for name in members), f"{len(members)} in the {k}-core")
+            return
         found = algorithms.cores(arcs, **on)
         most = found.values.max(initial=0)
         done(found, f"the largest core number is {most}, of {(found.values == most).sum()}", str)

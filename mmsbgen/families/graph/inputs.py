@@ -120,6 +120,21 @@ def state_of_cores(arcs: Arcs) -> Inputs:
     }
 
 
+def state_of_core(arcs: Arcs, k: int) -> Inputs:
+    """What :func:`state_of_cores` is, for the k-core alone: vertices of it end with a core number above 0.
+
+    Neighbours are counted above k - 1, so that those to remove first are those with none left, and with a frontier of
+    them rounds may end when it is empty.
+    """
+    found = state_of_cores(arcs)
+    found["left"] = np.maximum(arcs.degrees - (k - 1), 0).astype(np.uint32)
+    gone = np.flatnonzero(found["left"] == 0)
+    found["core"][gone] = 0
+    found["queue"][: gone.size] = gone
+    found["counts"][0] = gone.size
+    return found
+
+
 def state_of_components(arcs: Arcs) -> Inputs:
     """Components; both directions of a link are listed unless the graph is directed."""
     both_listed = np.full(1, not arcs.directed, np.uint32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families import family
 from mmsbgen.families.graph.generated import SHAPES, features, generated, workload
+from mmsbgen.families.graph.inputs import state_of_core
+from mmsbgen.families.graph.reference import cores
 from mmsbgen.kernels.build import build, check, check_built, release, traits_of, upload
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
@@ -66,6 +69,29 @@ def test_every_value_is_right_on_every_shape(name: str, opencl_device: Device) -
             got = {key: opencl_device.download(placed[key]) for key in spec.written}
             release(placed)
             assert given.verify(got, config) is None, (shape, describe(config))
+
+
+@pytest.mark.slow
+def test_one_core_alone_however_rounds_are_made(opencl_device: Device) -> None:
+    """With a frontier at the start: by launches of each kind, and by fused loops."""
+    spec, problem = GRAPH.kernel("cores"), GRAPH.problem()
+    launched = {"loop": "launches", "block_size": 8, "per_item": 1, "team": "item", "walk": 0, "frontier": "queue"}
+    traits = traits_of(opencl_device.info)
+    for change in ({}, {"frontier": "scan"}, {"loop": "whole", "team": "grid"}):
+        config = dict(spec.default(problem, traits)) | launched | change
+        assert spec.space.refusal(config, problem, traits) is None
+        bound = build(opencl_device, spec, problem, config)
+        for shape, graph in shapes().items():
+            both = graph.both_ways
+            numbers = cores(both)
+            k = int(numbers.max()) + (shape in ("bipartite", "clique"))
+            if np.all(both.degrees >= k):
+                continue  # which is seen without a kernel
+            given = workload("cores", both, problem, 0)
+            placed = upload(opencl_device, replace(given, arguments=given.arguments | state_of_core(both, k)))
+            bound.launch(given.count, placed).wait()
+            assert np.array_equal(opencl_device.download(placed["core"]) > 0, numbers >= k), (shape, config)
+            release(placed)
 
 
 @pytest.mark.smoke
