@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from mmsbgen.algorithms.programs import Programs, programs
@@ -217,14 +216,11 @@ def _chosen(arcs: Arcs, beliefs: Array, received: Array, log_coupling: Array) ->
     """States ``[N]``, from the first vertex of each component on: each the best with that of its parent."""
     states: NDArray[np.int64] = beliefs.argmax(axis=1)
     mate = np.argsort(arcs.targets, kind="stable")
-    links = csr_array((np.ones(arcs.n_arcs, bool), arcs.targets, arcs.offsets), shape=(arcs.n_vertices,) * 2)
-    front = np.unique(connected_components(links, directed=False)[1], return_index=True)[1]
+    front = np.unique(connected_components(arcs.to_scipy(), directed=False)[1], return_index=True)[1]
     met: NDArray[np.bool_] = np.zeros(arcs.n_vertices, bool)
     met[front] = True
     while front.size:
-        degrees = arcs.degrees[front]
-        before = np.cumsum(degrees) - degrees
-        at = np.arange(degrees.sum()) + np.repeat(arcs.offsets[front] - before, degrees)
+        at = arcs.out_of(front)
         at = at[~met[arcs.targets[at]]]
         front, first = np.unique(arcs.targets[at], return_index=True)
         at = at[first]

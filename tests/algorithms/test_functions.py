@@ -246,6 +246,9 @@ def test_what_a_graph_may_be(tmp_path: Path) -> None:
         as_arcs(matrix)
     sparse.save_npz(tmp_path / "m.npz", matrix)
     assert as_arcs(tmp_path / "m.npz", directed=True).targets.tolist() == [1]
+    assert (as_arcs(matrix, directed=True, weights="weight").to_scipy() != matrix).nnz == 0
+    assert as_arcs(nx.MultiGraph([(0, 1), (0, 1), (1, 1)])).to_scipy().toarray().tolist() == [[0, 2], [2, 1]]
+    assert as_arcs(nx.star_graph(3)).out_of(np.array([2, 0, 3])).tolist() == [4, 0, 1, 2, 5]
     assert as_arcs([(5, 3), (3, 5)], directed=True).n_arcs == 2
     assert as_arcs([(5, 3)]).n_arcs == 2
     with pytest.raises(InputError, match="a list has no directions that are read"):

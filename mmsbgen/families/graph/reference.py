@@ -20,14 +20,8 @@ def levels(arcs: Arcs, source: int | Array) -> Array:
     """
     from scipy.sparse.csgraph import dijkstra
 
-    found = dijkstra(_matrix(arcs), indices=source, unweighted=True)
+    found = dijkstra(arcs.to_scipy(), indices=source, unweighted=True)
     return np.where(np.isinf(found), NONE, found).astype(np.uint32)
-
-
-def _matrix(arcs: Arcs) -> Any:
-    from scipy.sparse import csr_array
-
-    return csr_array((np.ones(arcs.n_arcs), arcs.targets, arcs.offsets), shape=(arcs.n_vertices,) * 2)
 
 
 def parents(arcs: Arcs, found: Array) -> Array:
@@ -60,7 +54,7 @@ def components(arcs: Arcs) -> Array:
     """The least vertex of each vertex's component, uint32 ``[N]``; directions do not count."""
     from scipy.sparse.csgraph import connected_components
 
-    label = connected_components(_matrix(arcs), directed=False)[1]
+    label = connected_components(arcs.to_scipy(), directed=False)[1]
     least: Array = np.unique(label, return_index=True)[1][label]
     return least.astype(np.uint32)
 
@@ -85,7 +79,7 @@ def triangles(arcs: Arcs) -> Array:
 
     # By rising degree: rows of the upper triangle are then short, and so are their products.
     order = np.argsort(arcs.degrees, kind="stable")
-    up = triu(_matrix(arcs).astype(np.int64)[order][:, order], format="csr")
+    up = triu(arcs.to_scipy().astype(np.int64)[order][:, order], format="csr")
     by_ends = (up @ up).multiply(up)  # of each link, the middle vertices of triangles with it as the longest side
     by_last = (up @ up.T).multiply(up)  # of the first two vertices, the last ones
     found = np.empty(arcs.n_vertices, np.int64)
