@@ -99,7 +99,7 @@ def sssp(
     Args:
         graph: A networkx graph, a scipy.sparse matrix, :class:`mmsbgen.graph.Arcs`, or a file whose third column or
             entries are weights.
-        source: The id of a vertex.
+        source: The id of a vertex, or a list of ids: distances are then from the nearest.
         weights: The attribute of a networkx graph that holds weights; links without it have weight 1.
         directed: As for :func:`bfs`.
         device: As for :func:`bfs`.
@@ -109,14 +109,19 @@ def sssp(
         Distances, float64 ``[N]``; inf for vertices that cannot be reached.
 
     Raises:
-        InputError: For a weight that is negative or NaN, and as :func:`bfs`.  An arc of infinite weight is no arc.
+        InputError: For a weight that is negative or NaN, for an empty list, and as :func:`bfs`.  An arc of infinite
+            weight is no arc.
     """
     arcs = as_arcs(graph, directed=directed, weights=weights)
     if arcs.weights is None:
         raise InputError(f"{arcs.name} has no weights; give some, or use bfs, which counts arcs")
     check_weights(arcs, infinite=True)
+    sources = source if isinstance(source, list) else [source]
+    if not sources:
+        raise InputError("there is no source; give at least one id")
+    starts = np.unique(np.array([arcs.vertex(one) for one in sources], np.int64))
     found = programs(device, database)
-    (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, arcs.vertex(source), found.real), "dist")
+    (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, starts, found.real), "dist")
     return VertexValues(arcs.ids, dist.astype(np.float64, copy=False))
 
 

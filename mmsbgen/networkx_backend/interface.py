@@ -94,7 +94,7 @@ class Backend:
         given = _arguments(name, args, kwargs)
         if callable(given.get("weight")):
             return "weights are a function"
-        if given.get("distance") is not None:
+        if name == "closeness_centrality" and given.get("distance") is not None:
             return "weights count"
         if given.get("core_number") is not None:
             return "core numbers are given"
@@ -157,6 +157,62 @@ class Backend:
 
     @staticmethod
     @_handed_back
+    def multi_source_dijkstra_path_length(
+        G: Any,  # noqa: N803
+        sources: Any,
+        cutoff: float | None = None,
+        weight: str = "weight",
+    ) -> dict[Any, float]:
+        """Distances from the nearest of some nodes, in their order."""
+        if not sources:
+            raise ValueError("sources must not be empty")
+        for source in sources:
+            _check_node(G, source, "Node {} not found in graph")
+        return _near_first(algorithms.sssp(G.arcs, list(sources)), cutoff)
+
+    @staticmethod
+    @_handed_back
+    def single_source_bellman_ford_path_length(G: Any, source: Any, weight: str = "weight") -> dict[Any, float]:  # noqa: N803
+        """Distances by node, in their order."""
+        _check_node(G, source, "Source {} not in G")
+        return _near_first(algorithms.sssp(G.arcs, source))
+
+    @staticmethod
+    @_handed_back
+    def has_path(G: Any, source: Any, target: Any) -> bool:  # noqa: N803
+        """Whether there is a path from a node to another one."""
+        if source not in G or target not in G:
+            raise nx.NodeNotFound(f"Either source {source} or target {target} is not in G")
+        return bool(algorithms.bfs(G.plain, source).values[G.plain.vertex(target)] >= 0)
+
+    @staticmethod
+    @_handed_back
+    def descendants_at_distance(G: Any, source: Any, distance: int) -> set[Any]:  # noqa: N803
+        """The nodes at a number of links from a node."""
+        if source not in G:
+            raise nx.NetworkXError(f"The node {source} is not in the graph.")
+        found = algorithms.bfs(G.plain, source)
+        return set(found.ids[(found.values == distance) & (found.values >= 0)].tolist())
+
+    @staticmethod
+    @_handed_back
+    def is_connected(G: Any) -> bool:  # noqa: N803
+        """Whether there is one component; directions do not count."""
+        if len(G) == 0:
+            raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
+        return not algorithms.components(G.plain).values.any()
+
+    @staticmethod
+    @_handed_back
+    def node_connected_component(G: Any, n: Any) -> set[Any]:  # noqa: N803
+        """The nodes of a node's component."""
+        if n not in G:
+            raise KeyError(n)
+        found = algorithms.components(G.plain)
+        return set(found.ids[found.values == found.values[G.plain.vertex(n)]].tolist())
+
+    @staticmethod
+    @_handed_back
     def connected_components(G: Any) -> Iterator[set[Any]]:  # noqa: N803
         """Sets of nodes, in the order of their first ones."""
         found = algorithms.components(G.plain)
@@ -170,6 +226,10 @@ class Backend:
     def number_connected_components(G: Any) -> int:  # noqa: N803
         """The number of components."""
         return int(algorithms.components(G.plain).values.max(initial=-1)) + 1
+
+    is_weakly_connected = is_connected
+    weakly_connected_components = connected_components
+    number_weakly_connected_components = number_connected_components
 
     @staticmethod
     @_handed_back

@@ -91,6 +91,9 @@ def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
         count, _ = csgraph.connected_components(matrix)
         assert components(plain, device=on).values.max() + 1 == (count if not graph.directed else len(
             list(nx.weakly_connected_components(networkx_of(graph))))), shape  # fmt: skip
+        lengths = nx.multi_source_dijkstra_path_length(networkx_of(graph), {0, n // 2})
+        nearest = sssp(graph, [n // 2, 0, n // 2], device=on).values
+        assert nearest.tolist() == [lengths.get(v, np.inf) for v in range(n)], shape
         numbers = cores(plain, device=on).values
         for k in {0, 1, 2, *numbers.tolist(), numbers.max() + 1}:
             assert np.array_equal(k_core(plain, k, device=on).values, numbers >= k), (shape, k)
@@ -157,8 +160,9 @@ def test_graphs_without_vertices_or_links(opencl_device: Device) -> None:
     assert pagerank(one, device=on).as_dict() == pytest.approx({0: 1.0})
     assert bfs(one, 0, device=on).as_dict() == {0: 0}
     assert closeness(one, device=on).as_dict() == {0: 0}
-    with pytest.raises(InputError, match="there is no source; give at least one id"):
-        multi_source_bfs(one, [], device=on)
+    for search in (multi_source_bfs, sssp):
+        with pytest.raises(InputError, match="there is no source; give at least one id"):
+            search(nx.path_graph(1) if search is multi_source_bfs else weighted(1), [], device=on)
     with pytest.raises(InputError, match="0 is no vertex of networkx graph; its ids are such as none: it is empty"):
         bfs(empty, 0, device=on)
 

@@ -21,8 +21,10 @@ TESTS = (
     "algorithms/tests/test_core.py",
     "algorithms/centrality/tests/test_closeness_centrality.py",
     "algorithms/components/tests/test_connected.py",
+    "algorithms/components/tests/test_weakly_connected.py",
     "algorithms/link_analysis/tests/test_pagerank.py",
     "algorithms/shortest_paths",
+    "algorithms/traversal/tests/test_bfs.py",
 )
 
 
@@ -37,12 +39,15 @@ def _no_note_on_caches() -> Any:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_are_networkxs(name: str, pocl_device: Device) -> None:
     graph = nx.disjoint_union(nx.karate_club_graph(), nx.path_graph(["a", "b"]))
-    given = (3,) if "single_source" in name or "shortest" in name else ()
+    graph = nx.DiGraph(graph) if "weakly" in name else graph
+    given = (3,) if "single_source" in name or "shortest" in name or "node_" in name else ()
+    given = {"has_path": (3, 35), "descendants_at_distance": (3, 2)}.get(name, given)
+    given = ([3, 30, 3],) if "multi_source" in name else given
     ours, theirs = getattr(nx, name)(graph, *given, backend="mmsbgen"), getattr(nx, name)(graph, *given)
     assert type(ours) is type(theirs)
     if name == "k_core":
         ours, theirs = ours.adj, theirs.adj
-    elif name == "connected_components":
+    elif name in ("connected_components", "weakly_connected_components"):
         ours, theirs = list(ours), list(theirs)
         assert {type(members) for members in ours} == {set}
     elif name == "pagerank":
@@ -58,6 +63,20 @@ def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
     assert next(iter(nx.single_source_shortest_path_length(graph, 3, backend="mmsbgen"))) == 3
     with pytest.raises(nx.NetworkXNoPath, match="No path between 0 and far"):
         nx.shortest_path_length(graph, 0, "far", backend="mmsbgen")
+    assert nx.multi_source_dijkstra_path_length(graph, {0, 5}, cutoff=1, backend="mmsbgen") == {0: 0, 5: 0, 1: 1, 4: 1}
+    assert nx.has_path(graph, 0, 5, backend="mmsbgen")
+    assert nx.descendants_at_distance(graph, 0, -1, backend="mmsbgen") == set()
+    for name, given, error in (
+        ("multi_source_dijkstra_path_length", ([],), ValueError),
+        ("multi_source_dijkstra_path_length", ([0, 9],), nx.NodeNotFound),
+        ("single_source_bellman_ford_path_length", (9,), nx.NodeNotFound),
+        ("has_path", (0, 9), nx.NodeNotFound),
+        ("descendants_at_distance", (9, 1), nx.NetworkXError),
+        ("node_connected_component", (9,), KeyError),
+    ):
+        for how in ({}, {"backend": "mmsbgen"}):
+            with pytest.raises(error):
+                getattr(nx, name)(graph, *given, **how)
     with pytest.raises(nx.NodeNotFound, match="Source 9 is not in G"):
         nx.single_source_shortest_path_length(graph, 9, backend="mmsbgen")
 

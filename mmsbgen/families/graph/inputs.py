@@ -87,13 +87,13 @@ def state_of_searches(arcs: Arcs, starts: NDArray[Any]) -> Inputs:
     }
 
 
-def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:
-    """Distances from ``source``."""
-    n = arcs.n_vertices
+def state_of_sssp(arcs: Arcs, source: int | NDArray[np.int64], real: Any) -> Inputs:
+    """Distances from ``source``, or from the nearest of several ``[S]``, no two the same."""
+    n, size = arcs.n_vertices, int(np.size(source))
     dist, stamp = np.full(n, np.inf, real), np.zeros(n, np.uint32)
     dist[source], stamp[source] = 0, 1
-    found = _lists(arcs, 1, 0, 0, 1, 0, 0, arcs.n_arcs)
-    found["queue"][0] = source
+    found = _lists(arcs, size, 0, 0, 1, 0, 0, arcs.n_arcs)
+    found["queue"][:size] = source
     finite = np.zeros(0) if arcs.weights is None else arcs.weights[np.isfinite(arcs.weights)]
     mean = float(finite.mean()) if finite.size else 0.0
     return {
