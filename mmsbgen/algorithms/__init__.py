@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from mmsbgen.algorithms.clustering import Triangles, triangles
-from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, bfs, components, cores, k_core, pagerank, sssp
+from mmsbgen.algorithms.functions import (
+    ConvergenceError,
+    VertexValues,
+    bfs,
+    components,
+    cores,
+    k_core,
+    pagerank,
+    sssp,
+    widest_paths,
+)
 from mmsbgen.algorithms.groups import Blockmodel, blockmodel
 from mmsbgen.algorithms.known_labels import LabelWarning
 from mmsbgen.algorithms.label_shares import LabelShares, propagate
@@ -37,4 +47,5 @@ __all__ = [
     "propagate",
     "sssp",
     "triangles",
+    "widest_paths",
 ]

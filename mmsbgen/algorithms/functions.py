@@ -19,7 +19,17 @@ from mmsbgen.families.graph.sweeps import CHANGE, ROUNDS
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["ConvergenceError", "VertexValues", "bfs", "components", "cores", "k_core", "pagerank", "sssp"]
+__all__ = [
+    "ConvergenceError",
+    "VertexValues",
+    "bfs",
+    "components",
+    "cores",
+    "k_core",
+    "pagerank",
+    "sssp",
+    "widest_paths",
+]
 
 
 class ConvergenceError(MmsbgenError):
@@ -112,10 +122,7 @@ def sssp(
         InputError: For a weight that is negative or NaN, for an empty list, and as :func:`bfs`.  An arc of infinite
             weight is no arc.
     """
-    arcs = as_arcs(graph, directed=directed, weights=weights)
-    if arcs.weights is None:
-        raise InputError(f"{arcs.name} has no weights; give some, or use bfs, which counts arcs")
-    check_weights(arcs, infinite=True)
+    arcs = _weighted(graph, directed, weights)
     sources = source if isinstance(source, list) else [source]
     if not sources:
         raise InputError("there is no source; give at least one id")
@@ -123,6 +130,37 @@ def sssp(
     found = programs(device, database)
     (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, starts, found.real), "dist")
     return VertexValues(arcs.ids, dist.astype(np.float64, copy=False))
+
+
+def widest_paths(
+    graph: Any,
+    source: Any,
+    *,
+    weights: str = "weight",
+    directed: bool = False,
+    device: str | None = None,
+    database: str | Path | None = None,
+) -> VertexValues:
+    """Widest paths: the largest width of a path from ``source`` to each vertex, its least weight.
+
+    The arguments, and what is raised, are those of :func:`sssp`, but for lists of sources.
+
+    Returns:
+        Widths, float64 ``[N]``: inf at the source, 0 where no path of positive weights leads.
+    """
+    arcs = _weighted(graph, directed, weights)
+    found = programs(device, database)
+    (width,) = found.run("widest", arcs, inputs.state_of_widest(arcs, arcs.vertex(source), found.real), "width")
+    return VertexValues(arcs.ids, width.astype(np.float64, copy=False))
+
+
+def _weighted(graph: Any, directed: bool, weights: str) -> Arcs:
+    """A graph with weights of 0 or more."""
+    arcs = as_arcs(graph, directed=directed, weights=weights)
+    if arcs.weights is None:
+        raise InputError(f"{arcs.name} has no weights; give some, or use bfs, which counts arcs")
+    check_weights(arcs, infinite=True)
+    return arcs
 
 
 def components(

@@ -27,6 +27,7 @@ from mmsbgen.algorithms import (
     pagerank,
     sssp,
     triangles,
+    widest_paths,
 )
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
@@ -94,6 +95,15 @@ def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
         lengths = nx.multi_source_dijkstra_path_length(networkx_of(graph), {0, n // 2})
         nearest = sssp(graph, [n // 2, 0, n // 2], device=on).values
         assert nearest.tolist() == [lengths.get(v, np.inf) for v in range(n)], shape
+        if n <= 80:
+            assert graph.weights is not None
+            widths = np.zeros((n, n))
+            np.maximum.at(widths, (graph.sources, graph.targets), graph.weights)
+            np.fill_diagonal(widths, np.inf)
+            for v in range(n):
+                widths = np.maximum(widths, np.minimum(widths[:, v, None], widths[None, v]))
+            for v in (0, n - 1):
+                assert np.array_equal(widest_paths(graph, v, device=on).values, widths[v]), shape
         numbers = cores(plain, device=on).values
         for k in {0, 1, 2, *numbers.tolist(), numbers.max() + 1}:
             assert np.array_equal(k_core(plain, k, device=on).values, numbers >= k), (shape, k)
@@ -176,14 +186,16 @@ def weighted(*weights: float) -> Any:
 def test_odd_weights(opencl_device: Device) -> None:
     on = opencl_device.info.spec
     assert sssp(weighted(0.0, -0.0, 1e-300), 0, device=on).values.tolist() == [0, 0, 0, 1e-300]
+    assert widest_paths(weighted(np.inf, 1e-300, -0.0), 0, device=on).values.tolist() == [np.inf, np.inf, 1e-300, 0]
     assert sssp(weighted(1e308, 1e307), 0, device=on).values.tolist() == [0, 1e308, 1.1e308]
     cycle = nx.DiGraph([(0, 1), (1, 0), (1, 2)])
     nx.set_edge_attributes(cycle, 0, "weight")
     assert sssp(cycle, 0, device=on).values.tolist() == [0, 0, 0]
     assert sssp(weighted(1.0, np.inf, 2.0), 0, device=on).values.tolist() == [0, 1, np.inf, np.inf]
     for bad, told in ((-1.0, "-1.0"), (np.nan, "nan")):
-        with pytest.raises(InputError, match=f"the weight from 1 to 2 is {told}; give ones of 0 or more"):
-            sssp(weighted(1.0, bad), 0, device=on)
+        for function in (sssp, widest_paths):
+            with pytest.raises(InputError, match=f"the weight from 1 to 2 is {told}; give ones of 0 or more"):
+                function(weighted(1.0, bad), 0, device=on)
     with pytest.raises(InputError, match="the weight from 1 to 2 is inf; give finite ones of 0 or more"):
         pagerank(weighted(1.0, np.inf), weights="weight", device=on)
     with pytest.raises(InputError, match="the link from 0 to 1 has weight 'x'; give a number"):

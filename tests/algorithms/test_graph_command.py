@@ -62,6 +62,8 @@ def test_distances_by_the_third_column(tmp_path: Path, pocl_device: Device) -> N
     (tmp_path / "w.txt").write_text("a b 0.5\nb c 1\na c 2\n")
     done = run("sssp", str(tmp_path / "w.txt"), "--source", "a")
     assert (done.exit_code, done.stdout) == (0, "a\t0.0\nb\t0.5\nc\t1.5\n")
+    done = run("widest", str(tmp_path / "w.txt"), "--source", "a")
+    assert (done.exit_code, done.stdout) == (0, "a\tinf\nb\t1.0\nc\t2.0\n")
 
 
 def test_tables_of_arcs(tmp_path: Path, pocl_device: Device) -> None:

@@ -52,7 +52,7 @@ GROUPS = (
     ),
     ("sample_partners", "exchange_slots", "edge_lookup", "draws"),
     ("best_labels", "move_labels", "join_links", "gather_links"),
-    ("bfs", "sssp", "cores"),
+    ("bfs", "sssp", "widest", "cores"),
     ("components", "pagerank", "parents", "triangles", "searches"),
     ("propagate", "solve", "messages"),
     ("sgd_tiles", "sgd_steps", "sgd_locks", "sgd_nodes", "sgd_hybrid", "sgd_adds", "sgd_hogwild"),

@@ -104,6 +104,20 @@ def sssp(graph: Path, source: str, **given: Any) -> None:
         done(found, f"{reached.size} reached, the farthest at {reached.max():.6g}", repr)
 
 
+@_algorithm(
+    "widest",
+    "Width of the widest path from a vertex to each other one, its least weight; 0 where there is none. Weights are as "
+    "for sssp.",
+    _SOURCE,
+)
+def widest(graph: Path, source: str, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given, weights="weight") as (arcs, on, done):
+        found = algorithms.widest_paths(arcs, source, **on)
+        done(found, f"{(found.values > 0).sum()} reached", repr)
+
+
 @_algorithm("components", "The number of each vertex's connected component; directions do not count.")
 def components(graph: Path, **given: Any) -> None:
     import numpy as np

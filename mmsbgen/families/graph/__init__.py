@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from mmsbgen.families.graph import generated
-from mmsbgen.families.graph.declare import BFS, CORES, SSSP
+from mmsbgen.families.graph.declare import BFS, CORES, SSSP, WIDEST
 from mmsbgen.families.graph.messages import message_inputs
 from mmsbgen.families.graph.messages.message_kernels import messages_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
@@ -107,6 +107,9 @@ GRAPH = KernelFamily(
             parents_kernel(**_given("parents")),
             searches_kernel(**_given("searches", bytes_a_vertex=160)),
             rounds_kernel("sssp", "least sum of weights on a path from a vertex", SSSP, **_given("sssp", "dtype")),
+            rounds_kernel(
+                "widest", "largest least weight of a path from a vertex", WIDEST, **_given("widest", "dtype")
+            ),
             components_kernel(**_given("components")),
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
             triangles_kernel(**_given("triangles", bytes_a_vertex=16)),
@@ -117,7 +120,18 @@ GRAPH = KernelFamily(
         )
     },
     row_bytes=lambda problem: 4 * row_length(int(problem.get("features", 16))),
-    tuned=("bfs", "searches", "sssp", "cores", "pagerank", "components", "triangles", "propagate", "messages"),
+    tuned=(
+        "bfs",
+        "searches",
+        "sssp",
+        "widest",
+        "cores",
+        "pagerank",
+        "components",
+        "triangles",
+        "propagate",
+        "messages",
+    ),
     inputs_refusal=generated.inputs_refusal,
     read=generated.read,
 )

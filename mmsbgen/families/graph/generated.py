@@ -103,7 +103,7 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     """Inputs and check of a kernel on a graph; searches begin at a vertex of the largest degree."""
     real = np.float64 if problem.get("dtype") == "float64" else np.float32
     arcs = arcs.both_ways if kernel == "solve" else arcs
-    weighted = kernel == "sssp" or problem.get("weights") == "real"
+    weighted = kernel in ("sssp", "widest") or problem.get("weights") == "real"
     if weighted and arcs.weights is None:
         a, b = np.minimum(arcs.sources, arcs.targets), np.maximum(arcs.sources, arcs.targets)
         mixed = (a.astype(np.uint64) * 2654435761 + b.astype(np.uint64) * 40503 + np.uint64(seed)) >> np.uint64(7)
@@ -169,6 +169,7 @@ _ARGUMENTS = {
     "bfs": lambda a, s, real: (inputs.state_of_bfs(a, s), _equal("level", reference.levels(a, s))),
     "parents": _parents,
     "sssp": lambda a, s, real: (inputs.state_of_sssp(a, s, real), _equal("dist", reference.distances(a, s, real))),
+    "widest": lambda a, s, real: (inputs.state_of_widest(a, s, real), _equal("width", reference.widths(a, s, real))),
     "components": lambda a, s, real: (inputs.state_of_components(a), _equal("label", reference.components(a))),
     "cores": lambda a, s, real: (inputs.state_of_cores(a), _equal("core", reference.cores(a))),
     "triangles": _triangles,

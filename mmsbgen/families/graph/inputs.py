@@ -108,6 +108,16 @@ def state_of_sssp(arcs: Arcs, source: int | NDArray[np.int64], real: Any) -> Inp
     }
 
 
+def state_of_widest(arcs: Arcs, source: int, real: Any) -> Inputs:
+    """Widths of paths from ``source``, which is as wide as can be; 0 where none is known."""
+    n = arcs.n_vertices
+    width, stamp = np.zeros(n, real), np.zeros(n, np.uint32)
+    width[source], stamp[source] = np.inf, 1
+    found = _lists(arcs, 1, 0, 0, 1, 0, 0, arcs.n_arcs)
+    found["queue"][0] = source
+    return {**found, "width": width, "stamp": stamp}
+
+
 def state_of_cores(arcs: Arcs) -> Inputs:
     """Core numbers."""
     n = arcs.n_vertices

@@ -50,6 +50,19 @@ def distances(arcs: Arcs, source: int, dtype: Any = np.float64) -> Array:
             return found
 
 
+def widths(arcs: Arcs, source: int, dtype: Any = np.float64) -> Array:
+    """The largest least weight of a path from ``source`` to each vertex ``[N]``; inf at it, 0 without a path."""
+    assert arcs.weights is not None
+    found = np.zeros(arcs.n_vertices, dtype)
+    found[source] = np.inf
+    weights = arcs.weights.astype(dtype)
+    while True:
+        before = found.copy()
+        np.maximum.at(found, arcs.targets, np.minimum(before[arcs.sources], weights))
+        if np.array_equal(found, before):
+            return found
+
+
 def components(arcs: Arcs) -> Array:
     """The least vertex of each vertex's component, uint32 ``[N]``; directions do not count."""
     from scipy.sparse.csgraph import connected_components

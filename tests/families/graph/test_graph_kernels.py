@@ -34,6 +34,7 @@ WRITES = {
     "bfs": "level",
     "parents": "parent",
     "sssp": "dist",
+    "widest": "width",
     "components": "label",
     "cores": "core",
     "triangles": "found",
