@@ -19,7 +19,17 @@ from mmsbgen.families.graph.sweeps import CHANGE, ROUNDS
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["ConvergenceError", "VertexValues", "bfs", "components", "cores", "pagerank", "sssp"]
+__all__ = [
+    "ConvergenceError",
+    "VertexValues",
+    "bfs",
+    "components",
+    "cores",
+    "k_core",
+    "pagerank",
+    "sssp",
+    "widest_paths",
+]
 
 
 class ConvergenceError(MmsbgenError):
@@ -99,7 +109,7 @@ def sssp(
     Args:
         graph: A networkx graph, a scipy.sparse matrix, :class:`mmsbgen.graph.Arcs`, or a file whose third column or
             entries are weights.
-        source: The id of a vertex.
+        source: The id of a vertex, or a list of ids: distances are then from the nearest.
         weights: The attribute of a networkx graph that holds weights; links without it have weight 1.
         directed: As for :func:`bfs`.
         device: As for :func:`bfs`.
@@ -109,15 +119,48 @@ def sssp(
         Distances, float64 ``[N]``; inf for vertices that cannot be reached.
 
     Raises:
-        InputError: For a weight that is negative or NaN, and as :func:`bfs`.  An arc of infinite weight is no arc.
+        InputError: For a weight that is negative or NaN, for an empty list, and as :func:`bfs`.  An arc of infinite
+            weight is no arc.
     """
+    arcs = _weighted(graph, directed, weights)
+    sources = source if isinstance(source, list) else [source]
+    if not sources:
+        raise InputError("there is no source; give at least one id")
+    starts = np.unique(np.array([arcs.vertex(one) for one in sources], np.int64))
+    found = programs(device, database)
+    (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, starts, found.real), "dist")
+    return VertexValues(arcs.ids, dist.astype(np.float64, copy=False))
+
+
+def widest_paths(
+    graph: Any,
+    source: Any,
+    *,
+    weights: str = "weight",
+    directed: bool = False,
+    device: str | None = None,
+    database: str | Path | None = None,
+) -> VertexValues:
+    """Widest paths: the largest width of a path from ``source`` to each vertex, its least weight.
+
+    The arguments, and what is raised, are those of :func:`sssp`, but for lists of sources.
+
+    Returns:
+        Widths, float64 ``[N]``: inf at the source, 0 where no path of positive weights leads.
+    """
+    arcs = _weighted(graph, directed, weights)
+    found = programs(device, database)
+    (width,) = found.run("widest", arcs, inputs.state_of_widest(arcs, arcs.vertex(source), found.real), "width")
+    return VertexValues(arcs.ids, width.astype(np.float64, copy=False))
+
+
+def _weighted(graph: Any, directed: bool, weights: str) -> Arcs:
+    """A graph with weights of 0 or more."""
     arcs = as_arcs(graph, directed=directed, weights=weights)
     if arcs.weights is None:
         raise InputError(f"{arcs.name} has no weights; give some, or use bfs, which counts arcs")
     check_weights(arcs, infinite=True)
-    found = programs(device, database)
-    (dist,) = found.run("sssp", arcs, inputs.state_of_sssp(arcs, arcs.vertex(source), found.real), "dist")
-    return VertexValues(arcs.ids, dist.astype(np.float64, copy=False))
+    return arcs
 
 
 def components(
@@ -153,15 +196,49 @@ def cores(
     Raises:
         InputError: For a graph with self-loops.
     """
-    arcs = as_arcs(graph, directed=directed)
-    if arcs.n_loops:
-        vertex = arcs.shown(int(arcs.sources[arcs.sources == arcs.targets][0]))
-        raise InputError(f"{arcs.name} has {plural(arcs.n_loops, 'self-loop')}, such as at {vertex}; remove them first")
+    arcs = _without_loops(as_arcs(graph, directed=directed))
     if arcs.n_vertices == 0:
         return VertexValues(arcs.ids, np.zeros(0, np.int64))
     both = arcs.both_ways
     (core,) = programs(device, database).run("cores", both, inputs.state_of_cores(both), "core")
     return VertexValues(arcs.ids, core.astype(np.int64))
+
+
+def k_core(
+    graph: Any, k: int, *, directed: bool = False, device: str | None = None, database: str | Path | None = None
+) -> VertexValues:
+    """The k-core, the largest subgraph of least degree k, without all core numbers.
+
+    Degrees are those of :func:`cores`.
+
+    Args:
+        graph: As for :func:`bfs`.
+        k: The least degree, 0 or more.
+        directed: As for :func:`bfs`.
+        device: As for :func:`bfs`.
+        database: As for :func:`bfs`.
+
+    Returns:
+        Whether each vertex is in it, bool ``[N]``.
+
+    Raises:
+        InputError: For a graph with self-loops, and a ``k`` that is no whole number of 0 or more.
+    """
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+        raise InputError(f"k={k}: give a whole number of 0 or more")
+    arcs = _without_loops(as_arcs(graph, directed=directed)).both_ways
+    inside = arcs.degrees >= k
+    if inside.any() and not inside.all():
+        (core,) = programs(device, database).run("cores", arcs, inputs.state_of_core(arcs, int(k)), "core")
+        inside = core > 0
+    return VertexValues(arcs.ids, inside)
+
+
+def _without_loops(arcs: Arcs) -> Arcs:
+    if arcs.n_loops:
+        vertex = arcs.shown(int(arcs.sources[arcs.sources == arcs.targets][0]))
+        raise InputError(f"{arcs.name} has {plural(arcs.n_loops, 'self-loop')}, such as at {vertex}; remove them first")
+    return arcs
 
 
 def pagerank(

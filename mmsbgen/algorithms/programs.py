@@ -155,8 +155,9 @@ class Programs:
             values: dict[str, Any] = {}
             for key, shape in empty.items():
                 values[key] = held.enter_context(self.device.alloc(shape, real))
-            for key, array in state.items():
-                values[key] = held.enter_context(self.device.upload(array))
+            for key, value in state.items():
+                array = isinstance(value, np.ndarray)
+                values[key] = held.enter_context(self.device.upload(value)) if array else value
             self._place(kernel, arcs, values, real)
             yield Running(kernel, arcs.n_vertices, values, self.device)
 

@@ -71,6 +71,23 @@ class Arcs:
         """The vertex that each arc comes from, uint32 ``[A]``."""
         return np.repeat(np.arange(self.n_vertices, dtype=np.uint32), self.degrees)
 
+    def out_of(self, vertices: NDArray[Any]) -> NDArray[np.int64]:
+        """The places of the arcs out of some vertices ``[S]``, one vertex after another; as many as their degrees."""
+        counts = self.degrees[vertices]
+        before = self.offsets[vertices] - (np.cumsum(counts) - counts)
+        places: NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(before, counts)
+        return places
+
+    def to_scipy(self) -> Any:
+        """The graph as a ``scipy.sparse.csr_array`` float64 ``[N, N]``: entry (u, v) is the weight from u to v, or 1.
+
+        Parallel arcs are entries of their own; ``sum_duplicates`` of the result adds them up.
+        """
+        from scipy.sparse import csr_array  # takes a tenth of a second, and most commands load this module
+
+        data = np.ones(self.n_arcs) if self.weights is None else self.weights.copy()
+        return csr_array((data, self.targets, self.offsets), shape=(self.n_vertices,) * 2)
+
     @property
     def reversed(self) -> Arcs:
         """The same graph with every arc turned round; an undirected graph is its own."""

@@ -20,6 +20,8 @@ from mmsbgen.networkx_backend.info import FUNCTIONS
 
 #: Fewest links of a graph whose conversion is worth its time.
 _FEWEST_LINKS = 100_000
+#: Functions that count triangles of simple undirected graphs.
+_CLUSTERING = frozenset({"triangles", "clustering", "average_clustering", "transitivity"})
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -92,6 +94,15 @@ class Backend:
         given = _arguments(name, args, kwargs)
         if callable(given.get("weight")):
             return "weights are a function"
+        if name == "closeness_centrality" and given.get("distance") is not None:
+            return "weights count"
+        if given.get("core_number") is not None:
+            return "core numbers are given"
+        if name in _CLUSTERING:
+            if given.get("weight") is not None:
+                return "weights count"
+            if given["G"].is_directed() or given["G"].is_multigraph():
+                return "the graph is directed, or has parallel links"
         if name == "shortest_path_length":
             if given.get("source") is None:
                 return "there is no source"
@@ -146,6 +157,62 @@ class Backend:
 
     @staticmethod
     @_handed_back
+    def multi_source_dijkstra_path_length(
+        G: Any,  # noqa: N803
+        sources: Any,
+        cutoff: float | None = None,
+        weight: str = "weight",
+    ) -> dict[Any, float]:
+        """Distances from the nearest of some nodes, in their order."""
+        if not sources:
+            raise ValueError("sources must not be empty")
+        for source in sources:
+            _check_node(G, source, "Node {} not found in graph")
+        return _near_first(algorithms.sssp(G.arcs, list(sources)), cutoff)
+
+    @staticmethod
+    @_handed_back
+    def single_source_bellman_ford_path_length(G: Any, source: Any, weight: str = "weight") -> dict[Any, float]:  # noqa: N803
+        """Distances by node, in their order."""
+        _check_node(G, source, "Source {} not in G")
+        return _near_first(algorithms.sssp(G.arcs, source))
+
+    @staticmethod
+    @_handed_back
+    def has_path(G: Any, source: Any, target: Any) -> bool:  # noqa: N803
+        """Whether there is a path from a node to another one."""
+        if source not in G or target not in G:
+            raise nx.NodeNotFound(f"Either source {source} or target {target} is not in G")
+        return bool(algorithms.bfs(G.plain, source).values[G.plain.vertex(target)] >= 0)
+
+    @staticmethod
+    @_handed_back
+    def descendants_at_distance(G: Any, source: Any, distance: int) -> set[Any]:  # noqa: N803
+        """The nodes at a number of links from a node."""
+        if source not in G:
+            raise nx.NetworkXError(f"The node {source} is not in the graph.")
+        found = algorithms.bfs(G.plain, source)
+        return set(found.ids[(found.values == distance) & (found.values >= 0)].tolist())
+
+    @staticmethod
+    @_handed_back
+    def is_connected(G: Any) -> bool:  # noqa: N803
+        """Whether there is one component; directions do not count."""
+        if len(G) == 0:
+            raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
+        return not algorithms.components(G.plain).values.any()
+
+    @staticmethod
+    @_handed_back
+    def node_connected_component(G: Any, n: Any) -> set[Any]:  # noqa: N803
+        """The nodes of a node's component."""
+        if n not in G:
+            raise KeyError(n)
+        found = algorithms.components(G.plain)
+        return set(found.ids[found.values == found.values[G.plain.vertex(n)]].tolist())
+
+    @staticmethod
+    @_handed_back
     def connected_components(G: Any) -> Iterator[set[Any]]:  # noqa: N803
         """Sets of nodes, in the order of their first ones."""
         found = algorithms.components(G.plain)
@@ -160,16 +227,68 @@ class Backend:
         """The number of components."""
         return int(algorithms.components(G.plain).values.max(initial=-1)) + 1
 
+    is_weakly_connected = is_connected
+    weakly_connected_components = connected_components
+    number_weakly_connected_components = number_connected_components
+
     @staticmethod
     @_handed_back
     def core_number(G: Any) -> dict[Any, int]:  # noqa: N803
         """Core numbers by node."""
-        if G.plain.n_loops:
-            raise nx.NetworkXNotImplemented(
-                "Input graph has self loops which is not permitted; Consider using G.remove_edges_from("
-                "nx.selfloop_edges(G))."
-            )
+        _check_loops(G)
         return algorithms.cores(G.plain).as_dict()
+
+    @staticmethod
+    @_handed_back
+    def k_core(G: Any, k: int | None = None, core_number: Mapping[Any, int] | None = None) -> Any:  # noqa: N803
+        """The subgraph of the k-core, with its attributes; by default of the largest k."""
+        _check_loops(G)
+        if k is None:
+            values = algorithms.cores(G.plain).values
+            inside = values == values.max()
+        else:
+            inside = algorithms.k_core(G.plain, k).values
+        return G.original.subgraph(G.plain.ids[inside].tolist()).copy()
+
+    @staticmethod
+    @_handed_back
+    def closeness_centrality(
+        G: Any,  # noqa: N803
+        u: Any = None,
+        distance: str | None = None,
+        wf_improved: bool = True,
+    ) -> Any:
+        """Closeness by node, or of one node."""
+        if u is None:
+            return algorithms.closeness(G.plain, wf_improved=wf_improved).as_dict()
+        _check_node(G, u, "Source {} is not in G")
+        return algorithms.closeness(G.plain, [u], wf_improved=wf_improved).values.item()
+
+    @staticmethod
+    @_handed_back
+    def triangles(G: Any, nodes: Any = None) -> Any:  # noqa: N803
+        """Triangles by node, or of one node."""
+        return _of_nodes(G, algorithms.triangles(G.plain).values.tolist(), nodes)
+
+    @staticmethod
+    @_handed_back
+    def clustering(G: Any, nodes: Any = None, weight: str | None = None) -> Any:  # noqa: N803
+        """Clustering by node, or of one node."""
+        return _of_nodes(G, algorithms.triangles(G.plain).clustering.tolist(), nodes)
+
+    @staticmethod
+    @_handed_back
+    def average_clustering(G: Any, nodes: Any = None, weight: str | None = None, count_zeros: bool = True) -> float:  # noqa: N803
+        """The mean of clustering, over ``nodes``."""
+        found = Backend.clustering(G, nodes).values()
+        shares: list[float] = [one for one in found if count_zeros or one > 0]
+        return sum(shares) / len(shares)
+
+    @staticmethod
+    @_handed_back
+    def transitivity(G: Any) -> float:  # noqa: N803
+        """The share of pairs of neighbours that are linked."""
+        return algorithms.triangles(G.plain).transitivity
 
     @staticmethod
     @_handed_back
@@ -207,6 +326,24 @@ def _arguments(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 def _check_node(graph: BackendGraph, node: Any, text: str) -> None:
     if node not in graph:
         raise nx.NodeNotFound(text.format(node))
+
+
+def _check_loops(graph: BackendGraph) -> None:
+    if graph.plain.n_loops:
+        raise nx.NetworkXNotImplemented(
+            "Input graph has self loops which is not permitted; Consider using G.remove_edges_from("
+            "nx.selfloop_edges(G))."
+        )
+
+
+def _of_nodes(graph: BackendGraph, values: list[Any], nodes: Any) -> Any:
+    """All values by node, those of some nodes, or that of one."""
+    found = dict(zip(graph.arcs.ids.tolist(), values, strict=True))
+    if nodes is None:
+        return found
+    if nodes in graph:
+        return found[nodes]
+    return {node: found[node] for node in graph.original.nbunch_iter(nodes)}
 
 
 def _near_first(found: VertexValues, cutoff: float | None = None) -> dict[Any, Any]:

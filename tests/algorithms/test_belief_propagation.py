@@ -12,22 +12,23 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from mmsbgen.algorithms import belief_propagation, blockmodel
+from mmsbgen.algorithms import belief_propagation, blockmodel, most_probable_states
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
 
 Array = NDArray[Any]
 
 
-def enumerated(graph: nx.Graph, priors: Array, coupling: Array) -> tuple[Array, float]:
-    """The marginals ``[N, Q]`` and the logarithm of the partition function."""
-    marginals = np.zeros_like(priors)
+def enumerated(graph: nx.Graph, priors: Array, coupling: Array) -> tuple[Array, float, float]:
+    """The marginals ``[N, Q]``, and the logarithms of the partition function and of the largest weight."""
+    marginals, most = np.zeros_like(priors), 0.0
     every = np.arange(len(priors))
     for states in itertools.product(range(priors.shape[1]), repeat=len(priors)):
         weight = priors[every, states].prod() * math.prod(coupling[states[u], states[v]] for u, v in graph.edges)
         marginals[every, states] += weight
+        most = max(most, weight)
     total = marginals[0].sum()
-    return marginals / total, float(np.log(total))
+    return marginals / total, float(np.log(total)), float(np.log(most))
 
 
 def planted(n: int, groups: int, degree: float, strength: float, seed: int) -> tuple[nx.Graph, Array]:
@@ -60,7 +61,7 @@ def test_trees_are_exact(states: int, opencl_device: Device) -> None:
         coupling *= coupling.T
         if seed % 2:
             coupling[0, 0], priors[0, 0] = 0, 0
-        marginals, log_total = enumerated(nx.convert_node_labels_to_integers(tree), priors, coupling)
+        marginals, log_total, log_most = enumerated(nx.convert_node_labels_to_integers(tree), priors, coupling)
         found = belief_propagation(
             tree, priors, coupling, damping=0.3 if seed == 2 else 0.0, tolerance=1e-9, device=opencl_device.info.spec
         )
@@ -68,6 +69,24 @@ def test_trees_are_exact(states: int, opencl_device: Device) -> None:
         assert found.marginals == pytest.approx(marginals, abs=1e-8)
         assert found.log_partition == pytest.approx(log_total, abs=1e-7)
         assert found.rounds <= nx.diameter(tree.subgraph(range(len(tree) - 1))) + 2 or seed == 2
+        best = most_probable_states(tree, priors, coupling, device=opencl_device.info.spec)
+        assert best.converged
+        assert best.log_weight == pytest.approx(log_most, abs=1e-9)
+
+
+def test_most_probable_states_where_many_are_alike(opencl_device: Device) -> None:
+    """The two sides of a tree differ though no vertex prefers a state; loops are followed, and the verdict is told."""
+    for graph in (nx.star_graph(300), nx.path_graph(50), nx.balanced_tree(2, 5), nx.empty_graph(3)):
+        found = most_probable_states(graph, np.ones((len(graph), 3)), 1 - np.eye(3), device=opencl_device.info.spec)
+        assert (found.log_weight, found.converged) == (0, True)
+        assert all(found.states[u] != found.states[v] for u, v in graph.edges)
+    odd = most_probable_states(nx.cycle_graph(5), np.ones((5, 2)), 1 - np.eye(2), device=opencl_device.info.spec)
+    assert odd.log_weight == -np.inf
+    grid, rng = nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 3)), np.random.default_rng(0)
+    priors, coupling = np.exp(rng.normal(0, 1, (9, 2))), np.array([[1.2, 1], [1, 1.2]])
+    best = most_probable_states(grid, priors, coupling, device=opencl_device.info.spec)
+    assert best.converged
+    assert best.log_weight == pytest.approx(enumerated(grid, priors, coupling)[2], abs=1e-9)
 
 
 def test_a_hub_of_2000_neighbours_is_exact(pocl_device: Device) -> None:
@@ -117,8 +136,9 @@ def test_what_is_no_model_is_refused(pocl_device: Device) -> None:
         (path, even, np.eye(2), {"tolerance": -1.0}, "tolerance=-1.0"),
     ]
     for graph, priors, coupling, how, told in cases:
-        with pytest.raises(InputError, match=told):
-            belief_propagation(graph, priors, coupling, device=pocl_device.info.spec, **how)
+        for function in (belief_propagation, most_probable_states):
+            with pytest.raises(InputError, match=told):
+                function(graph, priors, coupling, device=pocl_device.info.spec, **how)
     for k in (0, 4, 2.0, True):
         with pytest.raises(InputError, match=f"k={k} groups .* 3 vertices: give a whole number from 1 to 3"):
             blockmodel(path, k, device=pocl_device.info.spec)
@@ -126,6 +146,7 @@ def test_what_is_no_model_is_refused(pocl_device: Device) -> None:
         with pytest.raises(InputError, match=told):
             blockmodel(path, 2, device=pocl_device.info.spec, **how)
     assert belief_propagation(nx.empty_graph(0), np.zeros((0, 2)), np.eye(2)).log_partition == 0
+    assert most_probable_states(nx.empty_graph(0), np.zeros((0, 2)), np.eye(2)).log_weight == 0
     assert blockmodel(nx.empty_graph(0), 1).marginals.shape == (0, 1)
 
 

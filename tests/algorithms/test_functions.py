@@ -16,10 +16,22 @@ import pytest
 import scipy.sparse as sparse
 from scipy.sparse import csgraph
 
-from mmsbgen.algorithms import ConvergenceError, bfs, components, cores, pagerank, sssp
+from mmsbgen.algorithms import (
+    ConvergenceError,
+    bfs,
+    closeness,
+    components,
+    cores,
+    k_core,
+    multi_source_bfs,
+    pagerank,
+    sssp,
+    triangles,
+    widest_paths,
+)
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
-from mmsbgen.families.graph import GRAPH
+from mmsbgen.families.graph import GRAPH, inputs
 from mmsbgen.graph import Arcs, as_arcs
 from tests.families.graph.shapes import arcs, random_graphs, shapes
 
@@ -63,6 +75,10 @@ def test_hundreds_of_random_graphs(opencl_device: Device) -> None:
         simple = (nx.DiGraph if graph.directed else nx.Graph)(other)
         simple.remove_edges_from(list(nx.selfloop_edges(simple)))
         assert cores(simple, device=on).as_dict() == nx.core_number(simple)
+        simple, counted = nx.Graph(simple), triangles(plain, device=on)
+        assert counted.as_dict() == nx.triangles(simple)
+        assert counted.clustering.tolist() == list(nx.clustering(simple).values())
+        assert counted.transitivity == nx.transitivity(simple)
 
 
 def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
@@ -77,6 +93,29 @@ def test_every_shape_agrees_with_scipy(opencl_device: Device) -> None:
         count, _ = csgraph.connected_components(matrix)
         assert components(plain, device=on).values.max() + 1 == (count if not graph.directed else len(
             list(nx.weakly_connected_components(networkx_of(graph))))), shape  # fmt: skip
+        lengths = nx.multi_source_dijkstra_path_length(networkx_of(graph), {0, n // 2})
+        nearest = sssp(graph, [n // 2, 0, n // 2], device=on).values
+        assert nearest.tolist() == [lengths.get(v, np.inf) for v in range(n)], shape
+        if n <= 80:
+            assert graph.weights is not None
+            widths = np.zeros((n, n))
+            np.maximum.at(widths, (graph.sources, graph.targets), graph.weights)
+            np.fill_diagonal(widths, np.inf)
+            for v in range(n):
+                widths = np.maximum(widths, np.minimum(widths[:, v, None], widths[None, v]))
+            for v in (0, n - 1):
+                assert np.array_equal(widest_paths(graph, v, device=on).values, widths[v]), shape
+        numbers = cores(plain, device=on).values
+        for k in {0, 1, 2, *numbers.tolist(), numbers.max() + 1}:
+            assert np.array_equal(k_core(plain, k, device=on).values, numbers >= k), (shape, k)
+        every = csgraph.dijkstra(matrix, indices=range(min(n, 33)), unweighted=True)
+        every[np.isinf(every)] = -1
+        # More sources than one run takes.
+        assert np.array_equal(multi_source_bfs(plain, range(min(n, 33)), device=on).values, every.T), shape
+        near = dict(nx.closeness_centrality(networkx_of(graph))) if n < 300 else closeness(plain, device=on).as_dict()
+        assert closeness(plain, [n - 1], device=on).values.tolist() == [near[n - 1]], shape
+        assert closeness(plain, device=on).as_dict() == near, shape
+        assert triangles(graph, device=on).as_dict() == nx.triangles(nx.Graph(networkx_of(graph))), shape
 
 
 def test_a_path_of_a_hundred_thousand(opencl_device: Device) -> None:
@@ -87,6 +126,7 @@ def test_a_path_of_a_hundred_thousand(opencl_device: Device) -> None:
     ones = Arcs(path.offsets, path.targets, path.ids, np.ones(path.n_arcs))
     on = opencl_device.info.spec
     assert np.array_equal(bfs(path, 0, device=on).values, np.arange(n))
+    assert np.array_equal(multi_source_bfs(path, [0, n - 1], device=on).values[:, 1], np.arange(n)[::-1])
     assert np.array_equal(sssp(ones, 0, device=on).values, np.arange(n))
     assert not components(path, device=on).values.any()
     assert (cores(path, device=on).values == 1).all()
@@ -97,21 +137,43 @@ def test_a_large_star_and_clique(opencl_device: Device) -> None:
     star = arcs([(7, leaf) for leaf in range(100_000) if leaf != 7], 100_000)
     star = Arcs(star.offsets, star.targets, star.ids)
     assert bfs(star, 3, device=on).values.max() == 2
+    assert np.bincount(multi_source_bfs(star, [3, 7], device=on).values.ravel()).tolist() == [2, 100_000, 99_998]
     assert (cores(star, device=on).values == 1).all()
     assert pagerank(star, device=on).values.argmax() == 7
     clique = as_arcs(np.array([(u, v) for u in range(300) for v in range(u)]))
     assert (bfs(clique, 0, parents=True, device=on).values[1:] == 1).all()
     assert (cores(clique, device=on).values == 299).all()
+    assert (triangles(clique, device=on).values == 299 * 298 // 2).all()
+    assert triangles(star, device=on).total == 0
+
+
+def test_triangles_beyond_32_bits(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if as many had been counted before."""
+    begin = inputs.state_of_triangles
+
+    def later(graph: Arcs) -> dict[str, Any]:
+        state = begin(graph)
+        state["found"][:, 0] = 2**32 - 2
+        return state
+
+    monkeypatch.setattr(inputs, "state_of_triangles", later)
+    found = triangles(nx.complete_graph(5), device=opencl_device.info.spec)
+    assert found.values.tolist() == [2**32 + 4] * 5
 
 
 def test_graphs_without_vertices_or_links(processor: Device) -> None:
     on, empty, one = processor.info.spec, nx.Graph(), nx.empty_graph(1)
-    for function in (components, cores, pagerank):
+    for function in (closeness, components, cores, pagerank, triangles):
         assert function(empty, device=on).as_dict() == {}
+    assert (triangles(empty).transitivity, triangles(one).as_dict()) == (0, {0: 0})
     assert components(one, device=on).as_dict() == {0: 0}
     assert cores(one, device=on).as_dict() == {0: 0}
     assert pagerank(one, device=on).as_dict() == pytest.approx({0: 1.0})
     assert bfs(one, 0, device=on).as_dict() == {0: 0}
+    assert closeness(one, device=on).as_dict() == {0: 0}
+    for search in (multi_source_bfs, sssp):
+        with pytest.raises(InputError, match="there is no source; give at least one id"):
+            search(nx.path_graph(1) if search is multi_source_bfs else weighted(1), [], device=on)
     with pytest.raises(InputError, match="0 is no vertex of networkx graph; its ids are such as none: it is empty"):
         bfs(empty, 0, device=on)
 
@@ -125,14 +187,16 @@ def weighted(*weights: float) -> Any:
 def test_odd_weights(opencl_device: Device) -> None:
     on = opencl_device.info.spec
     assert sssp(weighted(0.0, -0.0, 1e-300), 0, device=on).values.tolist() == [0, 0, 0, 1e-300]
+    assert widest_paths(weighted(np.inf, 1e-300, -0.0), 0, device=on).values.tolist() == [np.inf, np.inf, 1e-300, 0]
     assert sssp(weighted(1e308, 1e307), 0, device=on).values.tolist() == [0, 1e308, 1.1e308]
     cycle = nx.DiGraph([(0, 1), (1, 0), (1, 2)])
     nx.set_edge_attributes(cycle, 0, "weight")
     assert sssp(cycle, 0, device=on).values.tolist() == [0, 0, 0]
     assert sssp(weighted(1.0, np.inf, 2.0), 0, device=on).values.tolist() == [0, 1, np.inf, np.inf]
     for bad, told in ((-1.0, "-1.0"), (np.nan, "nan")):
-        with pytest.raises(InputError, match=f"the weight from 1 to 2 is {told}; give ones of 0 or more"):
-            sssp(weighted(1.0, bad), 0, device=on)
+        for function in (sssp, widest_paths):
+            with pytest.raises(InputError, match=f"the weight from 1 to 2 is {told}; give ones of 0 or more"):
+                function(weighted(1.0, bad), 0, device=on)
     with pytest.raises(InputError, match="the weight from 1 to 2 is inf; give finite ones of 0 or more"):
         pagerank(weighted(1.0, np.inf), weights="weight", device=on)
     with pytest.raises(InputError, match="the link from 0 to 1 has weight 'x'; give a number"):
@@ -176,8 +240,12 @@ def test_a_call_gives_the_same_bits_again(opencl_device: Device) -> None:
 
 
 def test_self_loops_have_no_core(processor: Device) -> None:
-    with pytest.raises(InputError, match="has 1 self-loop, such as at 1; remove them first"):
-        cores(nx.Graph([(0, 1), (1, 1)]), device=processor.info.spec)
+    for function in (cores, lambda graph, device: k_core(graph, 2, device=device)):
+        with pytest.raises(InputError, match="has 1 self-loop, such as at 1; remove them first"):
+            function(nx.Graph([(0, 1), (1, 1)]), device=processor.info.spec)
+    for k in (-1, 2.0, True):
+        with pytest.raises(InputError, match=f"k={k}: give a whole number of 0 or more"):
+            k_core(nx.Graph(), k)  # type: ignore[arg-type]
 
 
 def test_what_a_graph_may_be(tmp_path: Path) -> None:
@@ -195,6 +263,9 @@ def test_what_a_graph_may_be(tmp_path: Path) -> None:
         as_arcs(matrix)
     sparse.save_npz(tmp_path / "m.npz", matrix)
     assert as_arcs(tmp_path / "m.npz", directed=True).targets.tolist() == [1]
+    assert (as_arcs(matrix, directed=True, weights="weight").to_scipy() != matrix).nnz == 0
+    assert as_arcs(nx.MultiGraph([(0, 1), (0, 1), (1, 1)])).to_scipy().toarray().tolist() == [[0, 2], [2, 1]]
+    assert as_arcs(nx.star_graph(3)).out_of(np.array([2, 0, 3])).tolist() == [4, 0, 1, 2, 5]
     assert as_arcs([(5, 3), (3, 5)], directed=True).n_arcs == 2
     assert as_arcs([(5, 3)]).n_arcs == 2
     with pytest.raises(InputError, match="a list has no directions that are read"):

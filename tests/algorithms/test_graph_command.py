@@ -27,12 +27,23 @@ def test_a_line_for_each_vertex_and_a_summary(file: str, pocl_device: Device) ->
     assert done.stderr.startswith("6 vertices, 10 arcs; 4 reached, the farthest at 2 (")
     done = run("bfs", file, "--source", "4", "--directed")
     assert done.stdout == "1\tinf\n2\tinf\n3\tinf\n4\t0\n7\tinf\n8\tinf\n"
+    done = run("bfs", file, "--source", "4", "--source", "8")
+    assert done.stdout == "1\t2\tinf\n2\t2\tinf\n3\t1\tinf\n4\t0\tinf\n7\tinf\t1\n8\tinf\t0\n"
+    assert "6 reached, the farthest at 2" in done.stderr
+    done = run("closeness", file)
+    assert done.stdout == "1\t0.45\n2\t0.45\n3\t0.6\n4\t0.36\n7\t0.2\n8\t0.2\n"
     done = run("components", file)
     assert done.stdout == "1\t0\n2\t0\n3\t0\n4\t0\n7\t1\n8\t1\n"
     assert "2 components, the largest of 4" in done.stderr
     done = run("cores", file)
     assert done.stdout == "1\t2\n2\t2\n3\t2\n4\t1\n7\t1\n8\t1\n"
     assert "the largest core number is 2, of 3" in done.stderr
+    done = run("cores", file, "--k", "2")
+    assert done.stdout == "1\n2\n3\n"
+    assert "; 3 in the 2-core (" in done.stderr
+    done = run("triangles", file)
+    assert done.stdout == "1\t1\t1\n2\t1\t1\n3\t1\t0.333333\n4\t0\t0\n7\t0\t0\n8\t0\t0\n"
+    assert "1 triangle, 0.6 of all pairs of neighbours are linked, 0.388889 of a vertex's on average" in done.stderr
 
 
 def test_no_result_replaces_what_is_read(file: str, tmp_path: Path, pocl_device: Device) -> None:
@@ -51,6 +62,8 @@ def test_distances_by_the_third_column(tmp_path: Path, pocl_device: Device) -> N
     (tmp_path / "w.txt").write_text("a b 0.5\nb c 1\na c 2\n")
     done = run("sssp", str(tmp_path / "w.txt"), "--source", "a")
     assert (done.exit_code, done.stdout) == (0, "a\t0.0\nb\t0.5\nc\t1.5\n")
+    done = run("widest", str(tmp_path / "w.txt"), "--source", "a")
+    assert (done.exit_code, done.stdout) == (0, "a\tinf\nb\t1.0\nc\t2.0\n")
 
 
 def test_tables_of_arcs(tmp_path: Path, pocl_device: Device) -> None:

@@ -17,10 +17,14 @@ from mmsbgen.networkx_backend.interface import Backend
 
 #: networkx's tests of what the backend has.
 TESTS = (
+    "algorithms/tests/test_cluster.py",
     "algorithms/tests/test_core.py",
+    "algorithms/centrality/tests/test_closeness_centrality.py",
     "algorithms/components/tests/test_connected.py",
+    "algorithms/components/tests/test_weakly_connected.py",
     "algorithms/link_analysis/tests/test_pagerank.py",
     "algorithms/shortest_paths",
+    "algorithms/traversal/tests/test_bfs.py",
 )
 
 
@@ -35,10 +39,15 @@ def _no_note_on_caches() -> Any:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_are_networkxs(name: str, pocl_device: Device) -> None:
     graph = nx.disjoint_union(nx.karate_club_graph(), nx.path_graph(["a", "b"]))
-    given = (3,) if "single_source" in name or "shortest" in name else ()
+    graph = nx.DiGraph(graph) if "weakly" in name else graph
+    given = (3,) if "single_source" in name or "shortest" in name or "node_" in name else ()
+    given = {"has_path": (3, 35), "descendants_at_distance": (3, 2)}.get(name, given)
+    given = ([3, 30, 3],) if "multi_source" in name else given
     ours, theirs = getattr(nx, name)(graph, *given, backend="mmsbgen"), getattr(nx, name)(graph, *given)
     assert type(ours) is type(theirs)
-    if name == "connected_components":
+    if name == "k_core":
+        ours, theirs = ours.adj, theirs.adj
+    elif name in ("connected_components", "weakly_connected_components"):
         ours, theirs = list(ours), list(theirs)
         assert {type(members) for members in ours} == {set}
     elif name == "pagerank":
@@ -54,8 +63,51 @@ def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
     assert next(iter(nx.single_source_shortest_path_length(graph, 3, backend="mmsbgen"))) == 3
     with pytest.raises(nx.NetworkXNoPath, match="No path between 0 and far"):
         nx.shortest_path_length(graph, 0, "far", backend="mmsbgen")
+    assert nx.multi_source_dijkstra_path_length(graph, {0, 5}, cutoff=1, backend="mmsbgen") == {0: 0, 5: 0, 1: 1, 4: 1}
+    assert nx.has_path(graph, 0, 5, backend="mmsbgen")
+    assert nx.descendants_at_distance(graph, 0, -1, backend="mmsbgen") == set()
+    for name, given, error in (
+        ("multi_source_dijkstra_path_length", ([],), ValueError),
+        ("multi_source_dijkstra_path_length", ([0, 9],), nx.NodeNotFound),
+        ("single_source_bellman_ford_path_length", (9,), nx.NodeNotFound),
+        ("has_path", (0, 9), nx.NodeNotFound),
+        ("descendants_at_distance", (9, 1), nx.NetworkXError),
+        ("node_connected_component", (9,), KeyError),
+    ):
+        for how in ({}, {"backend": "mmsbgen"}):
+            with pytest.raises(error):
+                getattr(nx, name)(graph, *given, **how)
     with pytest.raises(nx.NodeNotFound, match="Source 9 is not in G"):
         nx.single_source_shortest_path_length(graph, 9, backend="mmsbgen")
+
+
+def test_a_core_of_some_k_keeps_attributes(pocl_device: Device) -> None:
+    graph = nx.karate_club_graph()
+    for k in (0, 2, 3, 9):
+        assert nx.utils.graphs_equal(nx.k_core(graph, k, backend="mmsbgen"), nx.k_core(graph, k))
+    assert Backend.can_run("k_core", (graph, 2, {0: 1}), {}) == "core numbers are given"
+
+
+def test_closeness_of_a_node(pocl_device: Device) -> None:
+    graph = nx.gn_graph(40, seed=2)
+    for given in ({"u": 3}, {"wf_improved": False}, {"u": 0, "wf_improved": False}):
+        assert nx.closeness_centrality(graph, **given, backend="mmsbgen") == nx.closeness_centrality(graph, **given)
+    with pytest.raises(nx.NodeNotFound, match="Source 99 is not in G"):
+        nx.closeness_centrality(graph, 99, backend="mmsbgen")
+    assert Backend.can_run("closeness_centrality", (graph, None, "weight"), {}) == "weights count"
+
+
+def test_clustering_of_some_nodes(pocl_device: Device) -> None:
+    graph = nx.barbell_graph(5, 1)
+    graph.add_edge(5, 5)
+    for name in ("triangles", "clustering"):
+        function = getattr(nx, name)
+        for nodes in (4, [10, 4, 5], []):
+            assert function(graph, nodes, backend="mmsbgen") == function(graph, nodes)
+    for given in ({"nodes": [4, 5]}, {"count_zeros": False}):
+        assert nx.average_clustering(graph, **given, backend="mmsbgen") == nx.average_clustering(graph, **given)
+    assert Backend.can_run("clustering", (graph, None, "weight"), {}) == "weights count"
+    assert "is directed" in str(Backend.can_run("clustering", (nx.DiGraph(graph),), {}))
 
 
 def test_what_is_not_done_here_says_why(pocl_device: Device) -> None:
@@ -93,7 +145,7 @@ def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
         "        calls[name] += 1\n"
         "        return function(*args, **more)\n"
         "    return call\n"
-        "for name in ('bfs', 'components', 'cores', 'pagerank', 'sssp'):\n"
+        "for name in ('bfs', 'closeness', 'components', 'cores', 'k_core', 'pagerank', 'sssp', 'triangles'):\n"
         "    setattr(a, name, counted(name, getattr(a, name)))\n"
         f"atexit.register(lambda: open({str(tmp_path / 'calls')!r}, 'w').write(' '.join(sorted(calls))))\n"
     )
@@ -113,4 +165,4 @@ def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert (tmp_path / "calls").read_text() == "bfs components cores pagerank sssp"
+    assert (tmp_path / "calls").read_text() == "bfs closeness components cores k_core pagerank sssp triangles"

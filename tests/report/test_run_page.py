@@ -74,9 +74,10 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     graph = nx.Graph(found.graph.ids[found.graph.links].tolist())
     cores, ranks = nx.core_number(graph), nx.pagerank(graph)
     for label, members in enumerate(found.communities):
-        at = cells.index("0") + 5 * label
+        at = cells.index("0") + 6 * label
         assert cells[at + 1 : at + 3] == [f"{len(members):,}", f"{found.memberships.beta[label]:.3g}"]
-        core, names = cells[at + 3 : at + 5]
+        linked, core, names = cells[at + 3 : at + 6]
+        assert linked == f"{nx.transitivity(graph.subgraph(members)):.2f}"
         assert int(core) == max(cores[member] for member in members)
         central = sorted(members, key=ranks.__getitem__, reverse=True)
         assert ranks[int(names.split(", ")[0])] == pytest.approx(ranks[central[0]], rel=1e-3)

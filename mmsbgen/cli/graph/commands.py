@@ -57,14 +57,34 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
     return add
 
 
-@_algorithm("bfs", "Number of arcs on a shortest path from a vertex to each other; inf where there is none.", _SOURCE)
-def bfs(graph: Path, source: str, **given: Any) -> None:
+@_algorithm(
+    "bfs",
+    "Number of arcs on a shortest path from a vertex to each other; inf where there is none. A column for each source.",
+    click.option(
+        "--source", metavar="ID", required=True, multiple=True, help="Vertex that paths begin at; repeatable."
+    ),
+)
+def bfs(graph: Path, source: tuple[str, ...], **given: Any) -> None:
     from mmsbgen import algorithms
 
     with _run(graph, given) as (arcs, on, done):
-        found = algorithms.bfs(arcs, source, **on)
-        reached = found.values[found.values >= 0]
-        done(found, f"{reached.size} reached, the farthest at {reached.max()}", lambda x: "inf" if x < 0 else str(x))
+        one = len(source) == 1
+        found = algorithms.bfs(arcs, source[0], **on) if one else algorithms.multi_source_bfs(arcs, source, **on)
+        levels = found.values.reshape(arcs.n_vertices, -1)
+        columns = ["\t".join(["inf" if x < 0 else str(x) for x in row]) for row in levels.tolist()]
+        done(
+            "".join(f"{name}\t{row}\n" for name, row in zip(found.ids.tolist(), columns, strict=True)),
+            f"{(levels >= 0).any(axis=1).sum()} reached, the farthest at {levels.max()}",
+        )
+
+
+@_algorithm("closeness", "Closeness: how near the others are, as networkx defines it; paths count arcs.")
+def closeness(graph: Path, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        found = algorithms.closeness(arcs, **on)
+        done(found, f"the largest closeness is {found.values.max(initial=0):.6g}", "{:.6g}".format)
 
 
 @_algorithm(
@@ -84,6 +104,20 @@ def sssp(graph: Path, source: str, **given: Any) -> None:
         done(found, f"{reached.size} reached, the farthest at {reached.max():.6g}", repr)
 
 
+@_algorithm(
+    "widest",
+    "Width of the widest path from a vertex to each other one, its least weight; 0 where there is none. Weights are as "
+    "for sssp.",
+    _SOURCE,
+)
+def widest(graph: Path, source: str, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given, weights="weight") as (arcs, on, done):
+        found = algorithms.widest_paths(arcs, source, **on)
+        done(found, f"{(found.values > 0).sum()} reached", repr)
+
+
 @_algorithm("components", "The number of each vertex's connected component; directions do not count.")
 def components(graph: Path, **given: Any) -> None:
     import numpy as np
@@ -96,14 +130,41 @@ def components(graph: Path, **given: Any) -> None:
         done(found, f"{sizes.size} components, the largest of {sizes.max(initial=0)}", str)
 
 
-@_algorithm("cores", "Core numbers: the largest k for which a vertex is in a subgraph of least degree k.")
-def cores(graph: Path, **given: Any) -> None:
+@_algorithm(
+    "cores",
+    "Core numbers: the largest k for which a vertex is in a subgraph of least degree k.",
+    click.option("--k", type=click.IntRange(0), help="Only print the ids of this core's vertices."),
+)
+def cores(graph: Path, k: int | None, **given: Any) -> None:
     from mmsbgen import algorithms
 
     with _run(graph, given) as (arcs, on, done):
+        if k is not None:
+            found = algorithms.k_core(arcs, k, **on)
+            members = found.ids[found.values].tolist()
+            done("".join(f"{name}\n" for name in members), f"{len(members)} in the {k}-core")
+            return
         found = algorithms.cores(arcs, **on)
         most = found.values.max(initial=0)
         done(found, f"the largest core number is {most}, of {(found.values == most).sum()}", str)
+
+
+@_algorithm(
+    "triangles",
+    "Triangles of each vertex, and the share of the pairs of its neighbours that are linked; directions do not count.",
+)
+def triangles(graph: Path, **given: Any) -> None:
+    from mmsbgen import algorithms
+
+    with _run(graph, given) as (arcs, on, done):
+        found = algorithms.triangles(arcs, **on)
+        shares = found.clustering
+        rows = zip(found.ids.tolist(), found.values.tolist(), shares.tolist(), strict=True)
+        done(
+            "".join(f"{name}\t{count}\t{share:.6g}\n" for name, count, share in rows),
+            f"{plural(found.total, 'triangle')}, {found.transitivity:.6g} of all pairs of neighbours are linked, "
+            f"{shares.mean() if shares.size else 0:.6g} of a vertex's on average",
+        )
 
 
 @_algorithm(

@@ -6,13 +6,14 @@ from functools import partial
 from typing import Any
 
 from mmsbgen.families.graph import generated
-from mmsbgen.families.graph.declare import BFS, CORES, SSSP
+from mmsbgen.families.graph.declare import BFS, CORES, SSSP, WIDEST
 from mmsbgen.families.graph.messages import message_inputs
 from mmsbgen.families.graph.messages.message_kernels import messages_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length, solve_kernel
-from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel
+from mmsbgen.families.graph.searches.search_kernels import searches_kernel
+from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel, triangles_kernel
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 
@@ -28,6 +29,7 @@ PARAMETERS = (
     Parameter(
         "features", 16, "F, numbers of a vertex's row, or states of its messages", minimum=1, maximum=MOST_FEATURES
     ),
+    Parameter("product", "sum", "whether messages sum up or maximise over states", choices=("sum", "max")),
     Parameter("rule", "seeded", "what propagate makes of the sums", choices=("seeded", "published", "layered")),
 )
 #: Parameters on which no source depends.
@@ -75,7 +77,7 @@ def _solver() -> dict[str, Any]:
 
 
 def _messages() -> dict[str, Any]:
-    given = _given("messages", "dtype", "features")
+    given = _given("messages", "dtype", "features", "product")
 
     def moved(problem: Problem) -> int:
         # In a round messages are read for the beliefs and again to make new ones, which are compared with old ones.
@@ -96,16 +98,21 @@ def _row_bytes(problem: Problem) -> int:
 
 GRAPH = KernelFamily(
     name="graph",
-    doc="algorithms on graphs: breadth-first search, distances, components, cores, PageRank",
+    doc="algorithms on graphs: breadth-first search, distances, components, cores, triangles, PageRank",
     parameters=PARAMETERS,
     kernels={
         spec.name: spec
         for spec in (
             rounds_kernel("bfs", "arcs on a shortest path from a vertex to all others", BFS, **_given("bfs")),
             parents_kernel(**_given("parents")),
+            searches_kernel(**_given("searches", bytes_a_vertex=160)),
             rounds_kernel("sssp", "least sum of weights on a path from a vertex", SSSP, **_given("sssp", "dtype")),
+            rounds_kernel(
+                "widest", "largest least weight of a path from a vertex", WIDEST, **_given("widest", "dtype")
+            ),
             components_kernel(**_given("components")),
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
+            triangles_kernel(**_given("triangles", bytes_a_vertex=16)),
             pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60)),
             propagate_kernel(**_rows()),
             solve_kernel(**_solver()),
@@ -113,7 +120,18 @@ GRAPH = KernelFamily(
         )
     },
     row_bytes=lambda problem: 4 * row_length(int(problem.get("features", 16))),
-    tuned=("bfs", "sssp", "cores", "pagerank", "components", "propagate", "messages"),
+    tuned=(
+        "bfs",
+        "searches",
+        "sssp",
+        "widest",
+        "cores",
+        "pagerank",
+        "components",
+        "triangles",
+        "propagate",
+        "messages",
+    ),
     inputs_refusal=generated.inputs_refusal,
     read=generated.read,
 )

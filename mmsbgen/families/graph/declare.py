@@ -43,7 +43,7 @@ class Rounds:
         compute: The update of one arc, from what was sent (``sent``).
         combine: How updates of one vertex combine:
             "any": all are equal, and one of them replaces NONE;
-            "min": the least one stays (of numbers that are not negative, which their bits order too);
+            "min", "max": the least, or largest, stays (of numbers that are not negative, which their bits order too);
             "sum": they are added up; ``worth`` and ``crossed`` then say which vertex the next round begins with.
         active: Whether ``v`` changed in the last round, for frontiers that are found by a scan.
         worth: Whether an update may still matter to ``u``.
@@ -58,7 +58,7 @@ class Rounds:
     target: str
     sends: str
     compute: str
-    combine: Literal["any", "min", "sum"]
+    combine: Literal["any", "min", "max", "sum"]
     active: str
     worth: str = ""
     crossed: str = ""
@@ -94,6 +94,19 @@ SSSP = Rounds(
     combine="min",
     active="stamp[v] == step",
     refill="window",
+    weighted=True,
+)
+
+WIDEST = Rounds(
+    state=(
+        Argument("width", "real", "inout", "[n] least weight of the best path from the source so far"),
+        Argument("stamp", "u32", "inout", "[n] the last round that vertex was put into the frontier for"),
+    ),
+    target="width",
+    sends="width[v]",
+    compute="sent < weights[at] ? sent : weights[at]",
+    combine="max",
+    active="stamp[v] == step",
     weighted=True,
 )
 

@@ -14,6 +14,7 @@ from mmsbgen.families.graph import inputs, reference
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.families.graph.messages.message_inputs import simple, workload_of_messages
 from mmsbgen.families.graph.row_inputs import workload_of_rows, workload_of_solver
+from mmsbgen.families.graph.searches.search_kernels import MOST_SOURCES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
@@ -102,7 +103,7 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     """Inputs and check of a kernel on a graph; searches begin at a vertex of the largest degree."""
     real = np.float64 if problem.get("dtype") == "float64" else np.float32
     arcs = arcs.both_ways if kernel == "solve" else arcs
-    weighted = kernel == "sssp" or problem.get("weights") == "real"
+    weighted = kernel in ("sssp", "widest") or problem.get("weights") == "real"
     if weighted and arcs.weights is None:
         a, b = np.minimum(arcs.sources, arcs.targets), np.maximum(arcs.sources, arcs.targets)
         mixed = (a.astype(np.uint64) * 2654435761 + b.astype(np.uint64) * 40503 + np.uint64(seed)) >> np.uint64(7)
@@ -111,9 +112,9 @@ def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     elif not weighted and arcs.weights is not None:
         arcs = Arcs(arcs.offsets, arcs.targets, arcs.ids, None, arcs.directed)
     source = int(np.argmax(arcs.degrees))
+    arcs = simple(arcs) if kernel in ("messages", "triangles") else arcs
     if kernel == "messages":
-        arcs = simple(arcs)
-        arguments, judge = workload_of_messages(arcs, real, problem.integer("features"))
+        arguments, judge = workload_of_messages(arcs, real, problem.integer("features"), problem["product"] == "max")
     elif kernel == "solve":
         arguments, judge = workload_of_solver(arcs, real, problem.integer("features"))
     elif kernel == "propagate":
@@ -139,6 +140,11 @@ def _parents(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]
     return given, _equal("parent", reference.parents(arcs, level))
 
 
+def _triangles(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
+    exact = reference.triangles(arcs)
+    return inputs.state_of_triangles(arcs), _equal("found", np.stack([exact % 2**32, exact // 2**32], axis=1))
+
+
 def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
     """A fixed number of rounds, whose rounding errors are bounded."""
     uniform: NDArray[Any] = np.full(arcs.n_vertices, 1.0 / arcs.n_vertices)
@@ -151,11 +157,21 @@ def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge
     return state | inputs.places(arcs), lambda got, config: expected.errors(got["rank"])
 
 
+def _searches(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:
+    """From as many vertices as there may be, one of them twice."""
+    starts = np.random.default_rng(source).integers(0, arcs.n_vertices, MOST_SOURCES)
+    starts[:2] = source
+    return inputs.state_of_searches(arcs, starts), _equal("level", reference.levels(arcs, starts))
+
+
 _ARGUMENTS = {
+    "searches": _searches,
     "bfs": lambda a, s, real: (inputs.state_of_bfs(a, s), _equal("level", reference.levels(a, s))),
     "parents": _parents,
     "sssp": lambda a, s, real: (inputs.state_of_sssp(a, s, real), _equal("dist", reference.distances(a, s, real))),
+    "widest": lambda a, s, real: (inputs.state_of_widest(a, s, real), _equal("width", reference.widths(a, s, real))),
     "components": lambda a, s, real: (inputs.state_of_components(a), _equal("label", reference.components(a))),
     "cores": lambda a, s, real: (inputs.state_of_cores(a), _equal("core", reference.cores(a))),
+    "triangles": _triangles,
     "pagerank": _pagerank,
 }

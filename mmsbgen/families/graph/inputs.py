@@ -75,13 +75,25 @@ def state_of_bfs(arcs: Arcs, source: int) -> Inputs:
     return {**found, "level": level, "visited": np.zeros(2 * -(-arcs.n_vertices // 32), np.uint32)}
 
 
-def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:
-    """Distances from ``source``."""
+def state_of_searches(arcs: Arcs, starts: NDArray[Any]) -> Inputs:
+    """Searches from the vertices ``starts`` ``[S]``, up to 32; a vertex may be there twice."""
     n = arcs.n_vertices
+    return {
+        "starts": starts.astype(np.uint32),
+        "n_sources": np.uint32(starts.size),
+        "level": np.zeros((starts.size, n), np.uint32),
+        **{name: np.zeros(n, np.uint32) for name in ("seen", "here", "there", "queue", "next")},
+        "counts": np.zeros(3, np.uint32),
+    }
+
+
+def state_of_sssp(arcs: Arcs, source: int | NDArray[np.int64], real: Any) -> Inputs:
+    """Distances from ``source``, or from the nearest of several ``[S]``, no two the same."""
+    n, size = arcs.n_vertices, int(np.size(source))
     dist, stamp = np.full(n, np.inf, real), np.zeros(n, np.uint32)
     dist[source], stamp[source] = 0, 1
-    found = _lists(arcs, 1, 0, 0, 1, 0, 0, arcs.n_arcs)
-    found["queue"][0] = source
+    found = _lists(arcs, size, 0, 0, 1, 0, 0, arcs.n_arcs)
+    found["queue"][:size] = source
     finite = np.zeros(0) if arcs.weights is None else arcs.weights[np.isfinite(arcs.weights)]
     mean = float(finite.mean()) if finite.size else 0.0
     return {
@@ -96,6 +108,16 @@ def state_of_sssp(arcs: Arcs, source: int, real: Any) -> Inputs:
     }
 
 
+def state_of_widest(arcs: Arcs, source: int, real: Any) -> Inputs:
+    """Widths of paths from ``source``, which is as wide as can be; 0 where none is known."""
+    n = arcs.n_vertices
+    width, stamp = np.zeros(n, real), np.zeros(n, np.uint32)
+    width[source], stamp[source] = np.inf, 1
+    found = _lists(arcs, 1, 0, 0, 1, 0, 0, arcs.n_arcs)
+    found["queue"][0] = source
+    return {**found, "width": width, "stamp": stamp}
+
+
 def state_of_cores(arcs: Arcs) -> Inputs:
     """Core numbers."""
     n = arcs.n_vertices
@@ -108,10 +130,40 @@ def state_of_cores(arcs: Arcs) -> Inputs:
     }
 
 
+def state_of_core(arcs: Arcs, k: int) -> Inputs:
+    """What :func:`state_of_cores` is, for the k-core alone: vertices of it end with a core number above 0.
+
+    Neighbours are counted above k - 1, so that those to remove first are those with none left, and with a frontier of
+    them rounds may end when it is empty.
+    """
+    found = state_of_cores(arcs)
+    found["left"] = np.maximum(arcs.degrees - (k - 1), 0).astype(np.uint32)
+    gone = np.flatnonzero(found["left"] == 0)
+    found["core"][gone] = 0
+    found["queue"][: gone.size] = gone
+    found["counts"][0] = gone.size
+    return found
+
+
 def state_of_components(arcs: Arcs) -> Inputs:
     """Components; both directions of a link are listed unless the graph is directed."""
     both_listed = np.full(1, not arcs.directed, np.uint32)
     return {"label": np.arange(arcs.n_vertices, dtype=np.uint32), "both_listed": both_listed}
+
+
+def state_of_triangles(arcs: Arcs) -> Inputs:
+    """Later neighbours of each vertex in the order of degrees, then numbers, of a simple undirected graph.
+
+    So a vertex has at most sqrt(2 L) of them, and each triangle is found once, at its first vertex.
+    """
+    first, second = arcs.degrees[arcs.sources], arcs.degrees[arcs.targets]
+    up = (first < second) | ((first == second) & (arcs.sources < arcs.targets))
+    earlier, later = arcs.sources[up], arcs.targets[up]
+    offsets = np.zeros(arcs.n_vertices + 1, np.uint32)
+    np.cumsum(np.bincount(earlier, minlength=arcs.n_vertices), out=offsets[1:])
+    found = np.zeros((arcs.n_vertices, 2), np.uint32)
+    n = np.uint32(arcs.n_vertices)
+    return {"later_offsets": offsets, "later": _rows(later), "earlier": _rows(earlier), "found": found, "n": n}
 
 
 def state_of_pagerank(

@@ -28,6 +28,8 @@ class LaunchedRounds:
         counts = on.read("counts")
         self.size, self.kept, self.step, self.total = (int(counts[at]) for at in (NEXT, KEPT, STEP, TOTAL))
         self.arcs, self.left = int(counts[ARCS]), self.total
+        if self.queued and a.refill == "least" and self.size:
+            self.kept = 0  # what is not removed with the given frontier need not be told apart
         self.pulling = False
         self.k, self.began = 0, 0
         self.real = np.float64 if real_of(on.problem) == "double" else np.float32

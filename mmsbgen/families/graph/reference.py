@@ -13,18 +13,15 @@ from mmsbgen.graph.arcs import Arcs
 Array = NDArray[Any]
 
 
-def levels(arcs: Arcs, source: int) -> Array:
-    """Arcs on a shortest path from ``source`` to each vertex, uint32 ``[N]``; NONE where there is none."""
+def levels(arcs: Arcs, source: int | Array) -> Array:
+    """Arcs on a shortest path from ``source`` to each vertex, uint32 ``[N]``; NONE where there is none.
+
+    From several sources ``[S]``, ``[S, N]``.
+    """
     from scipy.sparse.csgraph import dijkstra
 
-    found = dijkstra(_matrix(arcs), indices=source, unweighted=True)
+    found = dijkstra(arcs.to_scipy(), indices=source, unweighted=True)
     return np.where(np.isinf(found), NONE, found).astype(np.uint32)
-
-
-def _matrix(arcs: Arcs) -> Any:
-    from scipy.sparse import csr_array
-
-    return csr_array((np.ones(arcs.n_arcs), arcs.targets, arcs.offsets), shape=(arcs.n_vertices,) * 2)
 
 
 def parents(arcs: Arcs, found: Array) -> Array:
@@ -53,11 +50,24 @@ def distances(arcs: Arcs, source: int, dtype: Any = np.float64) -> Array:
             return found
 
 
+def widths(arcs: Arcs, source: int, dtype: Any = np.float64) -> Array:
+    """The largest least weight of a path from ``source`` to each vertex ``[N]``; inf at it, 0 without a path."""
+    assert arcs.weights is not None
+    found = np.zeros(arcs.n_vertices, dtype)
+    found[source] = np.inf
+    weights = arcs.weights.astype(dtype)
+    while True:
+        before = found.copy()
+        np.maximum.at(found, arcs.targets, np.minimum(before[arcs.sources], weights))
+        if np.array_equal(found, before):
+            return found
+
+
 def components(arcs: Arcs) -> Array:
     """The least vertex of each vertex's component, uint32 ``[N]``; directions do not count."""
     from scipy.sparse.csgraph import connected_components
 
-    label = connected_components(_matrix(arcs), directed=False)[1]
+    label = connected_components(arcs.to_scipy(), directed=False)[1]
     least: Array = np.unique(label, return_index=True)[1][label]
     return least.astype(np.uint32)
 
@@ -74,6 +84,20 @@ def cores(arcs: Arcs) -> Array:
         core[gone] = k
         left -= np.bincount(arcs.targets[gone[arcs.sources]], minlength=arcs.n_vertices)
     return core
+
+
+def triangles(arcs: Arcs) -> Array:
+    """The triangles that each vertex of a simple undirected graph is in, int64 ``[N]``."""
+    from scipy.sparse import triu
+
+    # By rising degree: rows of the upper triangle are then short, and so are their products.
+    order = np.argsort(arcs.degrees, kind="stable")
+    up = triu(arcs.to_scipy().astype(np.int64)[order][:, order], format="csr")
+    by_ends = (up @ up).multiply(up)  # of each link, the middle vertices of triangles with it as the longest side
+    by_last = (up @ up.T).multiply(up)  # of the first two vertices, the last ones
+    found = np.empty(arcs.n_vertices, np.int64)
+    found[order] = by_ends.sum(axis=1) + by_ends.sum(axis=0) + by_last.sum(axis=0)
+    return found
 
 
 def ranks(

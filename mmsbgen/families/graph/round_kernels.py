@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, BFS, CORES, SSSP, STEP, N, Rounds, real_of
+from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, BFS, CORES, SSSP, STEP, WIDEST, N, Rounds, real_of
 from mmsbgen.families.graph.fused_rounds import fused_entries, scalars
 from mmsbgen.families.graph.launched_rounds import LaunchedRounds
 from mmsbgen.families.graph.round_axes import round_default, round_space
@@ -123,4 +123,4 @@ def rounds_kernel(name: str, doc: str, a: Rounds, **given: Any) -> KernelSpec:
 
 
 #: The declared algorithms in rounds by the names of their kernels.
-ROUNDS = {"bfs": BFS, "sssp": SSSP, "cores": CORES}
+ROUNDS = {"bfs": BFS, "sssp": SSSP, "widest": WIDEST, "cores": CORES}

@@ -1,4 +1,4 @@
-"""Kernels that go over all vertices: PageRank, components, parents of a search."""
+"""Kernels that go over all vertices or links: PageRank, components, parents of a search, triangles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, IN_WEIGHTS, NONE, N, real_of
 from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, LOOP, PER_ITEM, PER_UNIT, fits
 from mmsbgen.families.graph.round_kernels import shape
-from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
@@ -272,7 +272,7 @@ def parents_kernel(**given: Any) -> KernelSpec:
     """Parents of a breadth-first search."""
     return KernelSpec(
         name="parents",
-        template="graph/parents.jinja",
+        template="graph/searches/parents.jinja",
         doc="least neighbour one level nearer to the source",
         arguments=(
             *ARCS_IN,
@@ -286,3 +286,56 @@ def parents_kernel(**given: Any) -> KernelSpec:
         launch=shape,
         **given,
     )
+
+
+_TEAM_OF = Axis("lanes", (1, 4, 8, 32), "work-items that share a link")
+_SEARCH = Axis(
+    "search", ("merge", "halving"), "whether two sorted lists are read side by side, or one is looked up in the other"
+)
+_PER_TEAM = Axis("per_team", (1, 16, 256), "links in a row that a team takes")
+
+
+def _triangle_lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
+    block, lanes = int(config["block_size"]), int(config["lanes"])
+    if block % lanes:
+        return f"a block of {block} is not a whole number of teams of {lanes}"
+    if lanes > 1 and config["search"] == "merge":
+        return "one work-item reads lists side by side: lanes must be 1"
+    return None
+
+
+def _triangle_default(problem: Problem, traits: Traits) -> Config:
+    if traits.kind == "gpu":
+        return {"block_size": 256, "lanes": 4, "search": "halving", "per_team": 1}
+    return {"block_size": 1, "lanes": 1, "search": "merge", "per_team": 256}
+
+
+def triangles_kernel(**given: Any) -> KernelSpec:
+    """Triangles by lists of the neighbours that come later in an order by degrees."""
+    return KernelSpec(
+        name="triangles",
+        template="graph/triangles.jinja",
+        doc="triangles that each vertex is in",
+        arguments=(
+            Argument("later_offsets", "u32", "in", "[n + 1] first later neighbour of each vertex"),
+            Argument("later", "u32", "in", "[L] later neighbours of each vertex, sorted by number"),
+            Argument("earlier", "u32", "in", "[L] the vertex that each of them is a neighbour of"),
+            Argument("found", "u32", "inout", "[n, 2] triangles, lower and higher 32 bits; 0 before"),
+            N,
+        ),
+        space=Space((BLOCK, _PER_TEAM, _TEAM_OF, _SEARCH), (BLOCKS, Constraint("lanes", _triangle_lanes))),
+        default=_triangle_default,
+        variables=lambda problem, config, traits: {
+            "real": "float",
+            "T": int(config["lanes"]),
+            "teams": int(config["block_size"]) // int(config["lanes"]),
+            "per_team": int(config["per_team"]),
+        },
+        launch=_triangle_shape,
+        **given,
+    )
+
+
+def _triangle_shape(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    block, lanes = int(config["block_size"]), int(config["lanes"])
+    return Launch(max(1, -(-count * lanes // (block * int(config["per_team"])))), block)

@@ -1,7 +1,8 @@
-"""Core numbers and PageRank of a run's vertices, for the table of communities."""
+"""Core numbers, PageRank and triangles of a run's vertices, for the table of communities."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,26 +10,51 @@ import numpy.typing as npt
 
 from mmsbgen import algorithms
 from mmsbgen.base.errors import MmsbgenError
-from mmsbgen.graph import Graph
+from mmsbgen.graph import Graph, as_arcs
+from mmsbgen.graph.arcs import arcs_of_pairs
 
 
 @dataclass(frozen=True)
 class Centrality:
-    """Core number and PageRank of every vertex, ``[N]``."""
+    """Core number and PageRank of every vertex, ``[N]``, and the :func:`transitivity` of communities."""
 
     cores: npt.NDArray[np.int64]
     ranks: npt.NDArray[np.floating]
+    transitivity: npt.NDArray[np.float64]
 
     def most_central(self, members: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
         """The ``count`` members with the largest PageRank, the largest first."""
         return members[np.argsort(-self.ranks[members], kind="stable")[:count]]
 
 
-def centrality(graph: Graph | None) -> tuple[Centrality | None, str]:
-    """The values of ``graph``, or None and why they are not there."""
+def centrality(graph: Graph | None, communities: Sequence[npt.NDArray[np.int64]]) -> tuple[Centrality | None, str]:
+    """The values of ``graph`` and its ``communities``, or None and why they are not there."""
     if graph is None:
         return None, ""
     try:
-        return Centrality(algorithms.cores(graph).values, algorithms.pagerank(graph).values), ""
+        cores, ranks = algorithms.cores(graph).values, algorithms.pagerank(graph).values
+        return Centrality(cores, ranks, transitivity(graph, communities)), ""
     except MmsbgenError as error:
-        return None, f"Core numbers and the order by PageRank are left out: {error}"
+        return None, f"Core numbers, transitivity and the order by PageRank are left out: {error}"
+
+
+def transitivity(graph: Graph, communities: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float64]:
+    """The linked share of pairs of neighbours within each community ``[C]``; 0 without such pairs."""
+    arcs, first, second = as_arcs(graph), [], []
+    number: npt.NDArray[np.int64] = np.full(arcs.n_vertices, -1)
+    sizes = [len(members) for members in communities]
+    for members, end in zip(communities, np.cumsum(sizes), strict=True):
+        # Communities side by side are one graph, in which members of several are vertices of their own.
+        numbers = np.arange(end - len(members), end)
+        number[members] = numbers
+        ends = number[arcs.targets[arcs.out_of(members)]]
+        first.append(np.repeat(numbers, arcs.degrees[members])[ends >= 0])
+        second.append(ends[ends >= 0])
+        number[members] = -1
+    if not communities:
+        return np.zeros(0)
+    ids = np.arange(sum(sizes))
+    found = algorithms.triangles(arcs_of_pairs(np.concatenate(first), np.concatenate(second), ids, directed=False))
+    of = np.repeat(np.arange(len(sizes)), sizes)
+    closed, pairs = (np.bincount(of, each) for each in (2 * found.values, found.degrees * (found.degrees - 1)))
+    return np.divide(closed, pairs, out=np.zeros(len(sizes)), where=pairs > 0)

@@ -120,17 +120,18 @@ def _tiles(saved: SavedRun) -> list[Tile]:
 
 def _communities(saved: SavedRun, graph: Graph | None) -> Section:
     cover, ids, strengths = saved.cover, saved.result.memberships.ids, saved.result.strengths
-    central, why = centrality(graph)
+    shown = cover.members[:_COMMUNITIES]
+    central, why = centrality(graph, shown)
     rows: list[tuple[str, ...]] = []
-    for place, members in enumerate(cover.members[:_COMMUNITIES]):
+    for place, members in enumerate(shown):
         first = members[:_MEMBERS] if central is None else central.most_central(members, _MEMBERS)
         names = ", ".join(plain(name, 24) for name in ids[first].tolist()) + (", …" if len(members) > _MEMBERS else "")
-        core = () if central is None else (f"{central.cores[members].max()}",)
+        core = () if central is None else (f"{central.transitivity[place]:.2f}", f"{central.cores[members].max()}")
         rows.append((str(place), f"{len(members):,}", f"{strengths[place]:.3g}", *core, names))
     rest = len(cover.members) - len(rows)
     smaller = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""
     note = " ".join(filter(None, (smaller, why)))
-    named = ("ids",) if central is None else ("core", "ids, by PageRank")
+    named = ("ids",) if central is None else ("transitivity", "core", "ids, by PageRank")
     columns = ("community", "members", "strength", *named)
     table = Table("Largest communities", columns, rows, frozenset(range(len(columns) - 1)), note)
     rule = saved.record.get("rule") or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families import family
 from mmsbgen.families.graph.generated import SHAPES, features, generated, workload
+from mmsbgen.families.graph.inputs import state_of_core
+from mmsbgen.families.graph.reference import cores
 from mmsbgen.kernels.build import build, check, check_built, release, traits_of, upload
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
@@ -27,7 +30,15 @@ from tests.devices import HASTY
 from tests.families.graph.shapes import arcs, shapes
 
 GRAPH = family("graph")
-WRITES = {"bfs": "level", "parents": "parent", "sssp": "dist", "components": "label", "cores": "core"}
+WRITES = {
+    "bfs": "level",
+    "parents": "parent",
+    "sssp": "dist",
+    "widest": "width",
+    "components": "label",
+    "cores": "core",
+    "triangles": "found",
+}
 
 
 @pytest.fixture
@@ -61,6 +72,29 @@ def test_every_value_is_right_on_every_shape(name: str, opencl_device: Device) -
             assert given.verify(got, config) is None, (shape, describe(config))
 
 
+@pytest.mark.slow
+def test_one_core_alone_however_rounds_are_made(opencl_device: Device) -> None:
+    """With a frontier at the start: by launches of each kind, and by fused loops."""
+    spec, problem = GRAPH.kernel("cores"), GRAPH.problem()
+    launched = {"loop": "launches", "block_size": 8, "per_item": 1, "team": "item", "walk": 0, "frontier": "queue"}
+    traits = traits_of(opencl_device.info)
+    for change in ({}, {"frontier": "scan"}, {"loop": "whole", "team": "grid"}):
+        config = dict(spec.default(problem, traits)) | launched | change
+        assert spec.space.refusal(config, problem, traits) is None
+        bound = build(opencl_device, spec, problem, config)
+        for shape, graph in shapes().items():
+            both = graph.both_ways
+            numbers = cores(both)
+            k = int(numbers.max()) + (shape in ("bipartite", "clique"))
+            if np.all(both.degrees >= k):
+                continue  # which is seen without a kernel
+            given = workload("cores", both, problem, 0)
+            placed = upload(opencl_device, replace(given, arguments=given.arguments | state_of_core(both, k)))
+            bound.launch(given.count, placed).wait()
+            assert np.array_equal(opencl_device.download(placed["core"]) > 0, numbers >= k), (shape, config)
+            release(placed)
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", GRAPH.kernels)
 def test_the_default_keeps_within_its_arrays(name: str, pocl_device: Device) -> None:
@@ -83,7 +117,7 @@ def test_a_wrong_result_is_seen(pocl_device: Device) -> None:
     graph = shapes()["path"]
     for name, written in WRITES.items():
         given = workload(name, graph, GRAPH.problem(), 0)
-        wrong = {written: np.full(1000, 3, np.float64 if name == "sssp" else np.uint32)}
+        wrong = {written: np.full_like(given.arguments[written], 3)}
         assert "are off" in str(given.verify(wrong, {}))
 
 
@@ -146,8 +180,11 @@ def test_cuda_c_of_every_kernel_compiles() -> None:
         for spec in GRAPH.kernels.values():
             every = spec.space.configs(problem, traits)
             at = np.random.default_rng(len(every)).choice(len(every), 2)
-            for config in [spec.default(problem, traits), *(every[one] for one in at)]:
-                source = render(spec, problem, config, traits)
+            configs = [(problem, spec.default(problem, traits)), *((problem, every[one]) for one in at)]
+            if spec.name == "messages":
+                configs.append((problem.replace(product="max"), configs[0][1]))
+            for values, config in configs:
+                source = render(spec, values, config, traits)
                 compiled = compile_cuda(source.text, "sm_90", HASTY, compiler=compiler)
                 assert set(compiled.resources) == set(spec.entry_points(config))
                 assert [line for line in compiled.log.splitlines() if ": warning" in line] == []

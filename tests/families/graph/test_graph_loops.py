@@ -40,6 +40,7 @@ FUSED: dict[str, list[dict[str, Any]]] = {
         {"team": "grid", "width": 1},
         {"team": "item", "width": 4, "loop": "phases"},
     ],
+    "widest": [{"team": "grid"}, {"team": "item", "loop": "phases", "block_size": 64}],
     "cores": [{"team": "item", "block_size": 64}, {"team": "grid"}, {"team": "grid", "loop": "phases"}],
     "pagerank": [{"sums": 1, "block_size": 64}, {"sums": 4}, {"order": "degree"}],
 }
@@ -106,7 +107,7 @@ def test_lists_that_overflow_at_once(pocl_device: Device, monkeypatch: pytest.Mo
     """Work-items keep 64 vertices before they write them out; here 1, 2 or 3."""
     some = {shape: graphs()[shape] for shape in ("star", "clique", "two hubs", "loops", "one way")}
     for room in (1, 2, 3):
-        for name in ("bfs", "sssp", "cores"):
+        for name in ("bfs", "sssp", "cores", "searches"):
             spec = GRAPH.kernel(name)
             small = replace(spec, variables=lambda *of, spec=spec, room=room: spec.variables(*of) | {"buffer": room})
             monkeypatch.setitem(GRAPH.kernels, name, small)  # type: ignore[arg-type]
@@ -206,6 +207,7 @@ def test_fused_loops_compile_for_cuda() -> None:
         ("bfs", {"team": "item", "visited": "state", "direction": "pull"}),
         ("sssp", {"loop": "phases", "team": "item", "walk": 1024}),
         ("cores", {"loop": "phases", "block_size": 1024}),
+        ("widest", {"loop": "phases", "team": "warp"}),
         ("pagerank", {"lanes": 4, "blocks_per_unit": 1}),
         ("pagerank", LARGE),
         ("pagerank", LARGE | {"lanes": 8, "block_size": 256, "blocks_per_unit": 2}),

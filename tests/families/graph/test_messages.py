@@ -18,10 +18,18 @@ SPEC = GRAPH.kernel("messages")
 
 
 @pytest.mark.parametrize(
-    ("states", "config"), [(1, None), (3, {"block_size": 64, "lanes": 8}), (64, {"block_size": 8, "lanes": 1})]
+    ("states", "config", "product"),
+    [
+        (1, None, "sum"),
+        (3, {"block_size": 64, "lanes": 8}, "sum"),
+        (3, {"block_size": 64, "lanes": 4}, "max"),
+        (64, {"block_size": 8, "lanes": 1}, "sum"),
+        (33, None, "max"),
+    ],
 )
-def test_any_number_of_states(states: int, config: dict[str, int] | None, opencl_device: Device) -> None:
-    problem, traits = GRAPH.problem(features=states, dtype="float32", n=300), traits_of(opencl_device.info)
+def test_any_number_of_states(states: int, config: dict[str, int] | None, product: str, opencl_device: Device) -> None:
+    problem = GRAPH.problem(features=states, dtype="float32", n=300, product=product)
+    traits = traits_of(opencl_device.info)
     bound = build(opencl_device, SPEC, problem, config or SPEC.default(problem, traits))
     assert check_built(opencl_device, bound) is None
     hub = arcs([(0, leaf) for leaf in range(1, 2001)], 2001)
@@ -62,3 +70,9 @@ def test_the_reference_is_exact_on_a_link() -> None:
     assert found.pairs == pytest.approx(joint / joint.sum())
     assert found.energy == pytest.approx(np.log(joint.sum()))
     assert found.change == pytest.approx(0)
+    messages = np.zeros((2, 3))
+    for _ in range(2):
+        found = one_round(link, coupling, np.log(priors), messages, 0.0, 0.0, np.zeros((2, 3)), best=True)
+        messages = found.messages
+    assert np.exp(found.beliefs) == pytest.approx(np.stack([joint.max(1), joint.max(0)]) / joint.max())
+    assert found.energy == pytest.approx(np.log(joint.max()))

@@ -30,7 +30,9 @@ _TILE_BYTES = 1 << 14
 _LANES = Axis("lanes", (1, 4, 8, 32), "work-items that share a vertex, each with some of its arcs")
 _MATE = Argument("mate", "u32", "in", "[A] place of the opposite arc")
 _LINKS = Argument("links", "u32", "in", "[L, 4] ends of each link, and places of the arcs whose messages they receive")
-_COUPLING = Argument("coupling", "real", "in", "[Q, Q] how well states of neighbours go together, symmetric")
+_COUPLING = Argument(
+    "coupling", "real", "in", "[Q, Q] how well neighbours' states go together, symmetric; logarithms if product=max"
+)
 _PRIORS = Argument("priors", "real", "inout", "[n or 1, Q] logarithms of prior weights")
 _RECEIVED = Argument("received", "real", "inout", "[A, Q] log messages, that of an arc with the vertex it leaves")
 _SENT = Argument("sent", "real", "inout", "[A, Q] those of the round before; of the next round while it runs")
@@ -74,6 +76,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         "real": real_of(problem),
         "literal": "{!r}f".format,  # of polynomials, which only float has
         "Q": states,
+        "best": problem["product"] == "max",
         "T": int(config["lanes"]),
         "teams": block // int(config["lanes"]),
         "tile": min(block, _TILE_BYTES // (2 * states * _size(problem))),
@@ -126,7 +129,8 @@ def messages_kernel(**given: Any) -> KernelSpec:
 
     The message from u to v is ``m(y) ~ sum_x p_u(x) C(x, y) prod_w m_wu(x)``, w the neighbours of u other than v, and
     p_u the priors.  In a blockmodel these are ``log n_x - sum_y C(x, y) B_y``, B the mean belief: what u knows by the
-    vertices that it has no link to (Decelle, Krzakala, Moore, Zdeborova 2011).
+    vertices that it has no link to (Decelle, Krzakala, Moore, Zdeborova 2011).  With ``product=max`` the sum is a
+    maximum, and ``coupling`` is logarithms.
     """
     return KernelSpec(
         name="messages",
