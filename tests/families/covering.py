@@ -49,6 +49,7 @@ GROUPS = (
         "sparse_shares",
         "sparse_gather",
         "sparse_replace",
+        "sparse_moments",
     ),
     ("sample_partners", "exchange_slots", "edge_lookup", "draws"),
     ("best_labels", "move_labels", "join_links", "gather_links"),

@@ -107,7 +107,7 @@ def test_entrants_come_at_the_rate_of_the_transition() -> None:
     """
     k, tau, vertices = 300, 0.05, np.arange(20_000)
     step = SparseStep(tau, 1 / k, 1e-4, 0.0)
-    noise = sparse_draws.Noise(0.02, 5, 3)
+    noise = sparse_draws.SparseNoise(0.02, 5, 3)
     bounds = np.repeat([0.02, 0.1], vertices.size // 2)
     found = sparse_draws.entrants(vertices, bounds, k, step, noise)
     n, s, alpha = np.arange(300), -np.expm1(-tau), 1 / k
@@ -137,11 +137,11 @@ def test_steps_with_noise_keep_the_prior() -> None:
         shares = known / sums[:, None]
         return np.stack([mask.sum(axis=1), sums, shares.max(axis=1), (shares**2).sum(axis=1)])
 
-    noise = sparse_draws.Noise(0.002, 5, 0)
+    noise = sparse_draws.SparseNoise(0.002, 5, 0)
     mask = sparse_draws.kept(phi, r, noise)
     before = looks()
     for sweep in range(8):
-        noise = sparse_draws.Noise(0.002, 5, sweep)
+        noise = sparse_draws.SparseNoise(0.002, 5, sweep)
         smallest = np.where(mask, phi, np.inf).min(axis=1)
         bounds = sparse_draws.bound_of(smallest, mask.sum(axis=1) == r, noise.threshold)
         row, community = np.nonzero(mask)

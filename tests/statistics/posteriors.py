@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import betaln, gammaln
 
 from mmsbgen.families.mmsb.numbers.row_layout import CLIP, FLOOR, Z_FLOOR
+from mmsbgen.families.mmsb.numbers.sparse_rows import THRESHOLD
 from mmsbgen.families.mmsb.reference import equations, sparse_draws
 from tests.statistics.laws import Floats, Moments
 
@@ -223,7 +224,7 @@ class SparseChains(Chains):
     def __init__(self, toy: Toy, begin: Gibbs, eps: float, entries: int, floor: float) -> None:
         super().__init__(toy, begin)
         self.floor, self.entries = floor, entries
-        self.noise = sparse_draws.Noise(sparse_draws.THRESHOLD * eps / 2, 0, 0)
+        self.noise = sparse_draws.SparseNoise(THRESHOLD * eps / 2, 0, 0)
         self._cut(self.phi)
 
     @property

@@ -7,6 +7,9 @@ from typing import Any
 from mmsbgen.sampler.minibatch.partners import Launch
 from mmsbgen.sampler.state.arrays import Spec
 
+#: The kernel that sweeps, without noise and with the noise of sampling sweeps.
+SWEEP, SWEEP_DRAWN = "sparse_rows", "sparse_draws"
+
 
 class AllPartners:
     """Non-links count by the sums of columns; nothing is drawn.
@@ -15,7 +18,7 @@ class AllPartners:
     (:meth:`mmsbgen.sampler.state.sparse_state.SparseState.exchange`).
     """
 
-    kernels = ("sparse_rows", "sparse_totals")
+    kernels = (SWEEP, "sparse_totals")
     in_place = True
     bytes_each = 0
 
@@ -28,5 +31,5 @@ class AllPartners:
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
         """Queue the sweep, then the sums."""
-        for name in self.kernels:
+        for name in (SWEEP_DRAWN if draws else SWEEP, "sparse_totals"):
             queue("update_phi", name, count, values)

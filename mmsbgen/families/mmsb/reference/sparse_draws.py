@@ -19,23 +19,16 @@ import numpy.typing as npt
 
 from mmsbgen.families.mmsb.numbers import counter_random
 from mmsbgen.families.mmsb.numbers.row_layout import FLOOR, MAX_DRAWS, Purpose
+from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_BOUND, PARTS
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.families.mmsb.reference.equations import Floats, Ints
 from mmsbgen.families.mmsb.reference.sparse_equations import SparseGradient, SparseRow, SparseStep
 
 Bools = npt.NDArray[np.bool_]
-#: Most communities all of which are candidates; from more, entrants are drawn.
-EVERY = 64
-#: Parts of the communities whose entrants are drawn one after another.
-PARTS = 32
-#: Threshold of phi over tau: the noise of a step forgets nearly all of what is smaller.
-THRESHOLD = 0.2
-#: Largest bound; above it, hardly any coordinate of the prior is.
-MOST_BOUND = 4.0
 
 
 @dataclass(frozen=True)
-class Noise:
+class SparseNoise:
     """What the draws of a sweep depend on: the threshold of phi, the seed and the iteration."""
 
     threshold: float
@@ -52,7 +45,7 @@ def bound_of(smallest: Floats, full: Bools, threshold: float) -> Floats:
     return bound
 
 
-def hidden(bound: Floats, alpha: float, k: Ints, vertex: int | Ints, noise: Noise) -> Floats:
+def hidden(bound: Floats, alpha: float, k: Ints, vertex: int | Ints, noise: SparseNoise) -> Floats:
     """Draws of Gamma(alpha, 1) below ``bound`` for coordinates ``k`` of ``vertex``; all broadcast."""
     limits: Floats = np.broadcast_arrays(np.asarray(bound, np.float64), k, vertex)[0]
     at, ks, owners = (np.ravel(each) for each in np.broadcast_arrays(limits, k, vertex))
@@ -94,7 +87,7 @@ class Entrants:
     flips: Floats
 
 
-def entrants(vertices: Ints, bound: Floats, k: int, step: SparseStep, noise: Noise, u: float = 0.0) -> Entrants:
+def entrants(vertices: Ints, bound: Floats, k: int, step: SparseStep, noise: SparseNoise, u: float = 0.0) -> Entrants:
     """The coordinates of ``vertices`` ``[V]`` that go from below ``bound`` ``[V]`` to above the threshold in a step.
 
     Each of K coordinates ends above the threshold c with a chance that is at most
@@ -158,7 +151,7 @@ def _relative(phi: Floats, u: float) -> Floats:
     return found
 
 
-def _split(step: SparseStep, noise: Noise) -> equations.Step:
+def _split(step: SparseStep, noise: SparseNoise) -> equations.Step:
     return equations.Step(
         "split", step.half_step, step.alpha, seed=noise.seed, iteration=noise.iteration, delta=step.delta
     )
@@ -183,7 +176,7 @@ def drawn(
     r: int,
     found: SparseGradient,
     step: SparseStep,
-    noise: Noise,
+    noise: SparseNoise,
     u: float = 0.0,
 ) -> DrawnRow:
     """The step with noise of one vertex, before its row is cut; arguments as of :func:`.sparse_equations.gradient`.
@@ -210,7 +203,7 @@ def drawn(
     return DrawnRow(at[order], phi, error, found, flips, float(more.flips[0]))
 
 
-def kept(phi: Floats, r: int, noise: Noise) -> Bools:
+def kept(phi: Floats, r: int, noise: SparseNoise) -> Bools:
     """Which of the coordinates ``[..., C]`` a row keeps: the R largest of those above the threshold, and one at least.
 
     Of equal ones the first are kept.
@@ -222,7 +215,7 @@ def kept(phi: Floats, r: int, noise: Noise) -> Bools:
     return mask
 
 
-def finished(phi: Floats, k: int, step: SparseStep, noise: Noise) -> tuple[Floats, float]:
+def finished(phi: Floats, k: int, step: SparseStep, noise: SparseNoise) -> tuple[Floats, float]:
     """The entries of pi and the new row sum, from the kept entries of ``phi``: pi times the sum is phi again.
 
     An only entry below the threshold is raised to it.

@@ -26,7 +26,7 @@ def judge_row(
     row_sum: float,
     k: int,
     step: SparseStep,
-    noise: noisy.Noise,
+    noise: noisy.SparseNoise,
     u: float,
     flipped: list[float],
 ) -> str | None:

@@ -13,11 +13,13 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     ITEMS_CPU,
     ITEMS_GPU,
     LINKS,
+    MOMENTS,
     N_VERTICES,
     PLACES,
     SCALAR_SPACE,
     defaults,
 )
+from mmsbgen.families.mmsb.axes.small_spaces import row_bytes as dense_bytes
 from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of
 from mmsbgen.families.mmsb.sparse.sparse_sweeps import (
@@ -160,6 +162,15 @@ SPARSE_REPLACE = _items(
     lambda p: p.integer("N") * 4 * row_bytes(p),
 )
 
+SPARSE_MOMENTS = _items(
+    "sparse_moments",
+    "take the sparse rows of all vertices into the mean and the variance of their samples",
+    (*ROWS, *MOMENTS, FLOOR_PI),
+    sparse_pair_workloads.sparse_moments,
+    ("K", "N", "entries", "dtype"),
+    lambda p: p.integer("N") * (row_bytes(p) + 4 * dense_bytes(p)),
+)
+
 KERNELS = (
     SPARSE_ROWS,
     SPARSE_DRAWS,
@@ -170,4 +181,5 @@ KERNELS = (
     SPARSE_SHARES,
     SPARSE_GATHER,
     SPARSE_REPLACE,
+    SPARSE_MOMENTS,
 )

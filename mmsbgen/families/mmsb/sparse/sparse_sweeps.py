@@ -21,7 +21,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     RANDOM,
     STEP,
 )
-from mmsbgen.families.mmsb.reference.sparse_draws import EVERY, MOST_BOUND, PARTS
+from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_BOUND, PARTS
 from mmsbgen.families.mmsb.sparse import sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, table_groups
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch

@@ -136,11 +136,13 @@ def sparse_draws(problem: Problem, seed: int) -> Workload:
     """As :func:`sparse_rows`, with noise."""
     dtype = real_type(problem)
     tau = dtype(0.05)
-    return sparse_rows(problem, seed, noise=noisy.Noise(float(dtype(noisy.THRESHOLD) * tau), 12345678901, 77))
+    return sparse_rows(
+        problem, seed, noise=noisy.SparseNoise(float(dtype(rows_format.THRESHOLD) * tau), 12345678901, 77)
+    )
 
 
 def sparse_rows(
-    problem: Problem, seed: int, state: Mapping[str, Array] | None = None, noise: noisy.Noise | None = None
+    problem: Problem, seed: int, state: Mapping[str, Array] | None = None, noise: noisy.SparseNoise | None = None
 ) -> Workload:
     """All vertices, in descending order of degree; ``state`` replaces what is generated."""
     rng = np.random.default_rng(seed)
@@ -206,7 +208,7 @@ def _near(given: Given, vertex: int) -> Array:
 
 
 def _rows(
-    given: Given, units: Array, k: int, step: sparse.SparseStep, noise: noisy.Noise | None, u: float
+    given: Given, units: Array, k: int, step: sparse.SparseStep, noise: noisy.SparseNoise | None, u: float
 ) -> tuple[Judge, list[sparse.SparseRow]]:
     """A check of the new rows of ``units``, their sums and clip counts, and the reference's rows before the cut."""
     beta, column_sums = (given[name][:k].astype(np.float64) for name in ("beta", "totals"))
@@ -223,7 +225,7 @@ def _rows(
         if noise is None:
             found.append(sparse.update((own, mine), row_sum, near, beta, column_sums, step, u))
             continue
-        every = k <= noisy.EVERY
+        every = k <= rows_format.EVERY
         gradient = sparse.gradient((own, mine), row_sum, near, beta, column_sums, step, u, every)
         r = given["communities"].shape[1]
         found.append(noisy.drawn(vertex, (own, mine), row_sum, r, gradient, step, noise, u))
