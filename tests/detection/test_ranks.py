@@ -116,6 +116,8 @@ def test_two_ranks_give_the_bits_of_one(two: Path, tmp_path: Path, length: tuple
     for name, array in rows(of_two).items():
         np.testing.assert_array_equal(array, one[name], name)
     alone, together = (json.loads((folder / "run.json").read_text())["trace"] for folder in (of_one, of_two))
+    with np.load(of_one / "memberships.npz") as results:
+        assert ({"mean", "sd", "beta_sd", "draws_strengths"} <= set(results)) == (of_two != two)
     assert alone[-1]["phase"] == ("optimise" if of_two == two else "sample")
     assert [row["clips"] for row in together] == [row["clips"] for row in alone]
     assert [row["auc"] for row in together] == [row["auc"] for row in alone]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import FEWEST_SPARSE, Options
 from mmsbgen.sampler.run import prune
 from mmsbgen.sampler.run.refine import refine
+from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.starts.start_methods import of_sets
 from mmsbgen.sampler.state.sparse_state import SparseState
 from tests.sampler.conftest import graph_of
@@ -113,8 +115,8 @@ def test_the_same_seed_gives_the_same_bits(opencl_device: Device, planted: Split
         np.testing.assert_array_equal(one, other)
 
 
-def test_samples_by_any_table_and_their_moments(opencl_device: Device, planted: Split, chain) -> None:
-    """Posterior means and deviations are those of the rows; tables of either kind draw the same."""
+def test_samples_by_any_table_and_their_moments(opencl_device: Device, planted: Split, chain, tmp_path: Path) -> None:
+    """Posterior means and deviations are those of the rows; tables of either kind draw the same, and resumed chains."""
     found = []
     for table, slots in (("direct", 64), ("hash", 128)):
         config = {"table": table, "team": "item", "slots": slots, "block_size": 4, "rows_in_flight": 1}
@@ -122,7 +124,7 @@ def test_samples_by_any_table_and_their_moments(opencl_device: Device, planted: 
         sampler = chain(opencl_device, planted, {"sparse_rows": config}, **options)
         run(sampler, CLIQUES, 4)
         assert dict(sampler.kernels["sparse_draws"].config) == config
-        course = dataclasses.replace(sampler.course, sampling_from=4, closing_from=4, end=10)
+        course = dataclasses.replace(sampler.course, sampling_from=4, closing_from=4, end=11)
         sampler.chain = sampler.chain._replace(course=course)
         rows = []
         for _ in range(6):
@@ -139,6 +141,16 @@ def test_samples_by_any_table_and_their_moments(opencl_device: Device, planted: 
         found.append((communities, values, sampler.state.theta()))
     for direct, hashed in zip(*found, strict=True):
         np.testing.assert_array_equal(direct, hashed)
+    checkpoints.save(tmp_path / "checkpoint.npz", sampler, [], 0.0)
+    other = chain(opencl_device, planted, {"sparse_rows": config}, **options)
+    checkpoints.restore(checkpoints.load(tmp_path / "checkpoint.npz"), other)
+    for one in (sampler, other):
+        one.step()
+        one.accumulate()
+    for here, there in zip(
+        (*entries(sampler), *sampler.moments(0, 9)), (*entries(other), *other.moments(0, 9)), strict=True
+    ):
+        np.testing.assert_array_equal(here, there)
 
 
 def test_entries_move_as_whole_rows_do(opencl_device: Device, planted: Split, chain) -> None:
