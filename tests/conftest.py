@@ -39,6 +39,7 @@ MOST_PROCESSES = 4
 MARKED_BY_FIXTURE = {
     "opencl_device": "opencl",
     "pocl_device": "opencl",
+    "processor": "opencl",
     "cuda_device": "cuda",
     "postgres_programs": "postgres",
 }
@@ -217,6 +218,17 @@ def opencl_device(request: pytest.FixtureRequest) -> Iterator[Device]:
 def pocl_device() -> Iterator[Device]:
     """PoCL alone."""
     with open_or_skip("pocl") as device:
+        yield device
+
+
+@pytest.fixture(scope="session")
+def processor() -> Iterator[Device]:
+    """One OpenCL platform, for checks of Python code: Intel's, which compiles in half the time, else PoCL."""
+    try:
+        opened = open_device("intel")
+    except InputError:
+        opened = open_or_skip("pocl")
+    with opened as device:
         yield device
 
 

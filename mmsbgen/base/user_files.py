@@ -11,6 +11,8 @@ import errno
 import gzip
 import io
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -36,9 +38,41 @@ def read_unpacked(file: Path, in_directory: str = "give a file in it", share: in
     Raises:
         InputError: The file cannot be read, is a damaged gzip file, or has too large a content.
     """
+    with _errors(file, in_directory), file.open("rb") as opened:
+        return _content(file, opened, share)
+
+
+def read_lines(file: Path, first: int, stop: int, readers: int = 1, share: int = 4) -> bytes:
+    """The part of a plain file after the line that byte ``first`` is in, up to the end of the one that ``stop`` is in.
+
+    At byte 0 it begins with the first line.  Ranges that follow each other give every line once.  Each of ``readers``
+    reads such a part.
+
+    Raises:
+        InputError: As :func:`read_unpacked`.
+    """
+    left, source = host_memory.available_host_memory()
+    if (stop - first) * readers * share > left:
+        raise InputError(
+            f"{file} has more than {readable(left // share)}, too much to read, as {source} leaves {readable(left)}: "
+            f"{_REMEDY}"
+        )
+    found = io.BytesIO()  # its value is not copied
+    with _errors(file, "give a file in it"), file.open("rb") as opened:
+        opened.seek(first)
+        if first:
+            opened.readline()
+        while opened.tell() < stop and (part := opened.read(min(_PART, stop - opened.tell()))):
+            found.write(part)
+        if opened.tell() == stop:
+            found.write(opened.readline())
+    return found.getvalue()
+
+
+@contextmanager
+def _errors(file: Path, in_directory: str) -> Iterator[None]:
     try:
-        with file.open("rb") as opened:
-            return _content(file, opened, share)
+        yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{file} is a damaged or cut-off gzip file ({error}); fetch it again") from error
     except FileNotFoundError:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError, did_you_mean
+from mmsbgen.cli.shared.common import pairs
 from mmsbgen.cli.shared.completed_names import family_option
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.families import family as family_named
@@ -120,24 +121,14 @@ def _spec(kernels: KernelFamily, name: str) -> KernelSpec:
 
 def _problem(kernels: KernelFamily, parameters: Sequence[str], options: Mapping[str, Any]) -> Problem:
     values: dict[str, object] = {_SHORTCUTS[o]: options[o] for o in _SHORTCUTS if options[o] is not None}
-    return kernels.problem(**values | _pairs(parameters, "-p"))
+    return kernels.problem(**values | dict(pairs(parameters, "-p")))
 
 
 def _given(spec: KernelSpec, settings: Sequence[str], options: Mapping[str, Any]) -> dict[str, Value]:
     asked = {name.removeprefix("axis_"): text for name, text in options.items() if name.startswith("axis_") and text}
-    asked |= _pairs(settings, "--set")
+    asked |= pairs(settings, "--set")
     named = {name.replace("-", "_"): str(text) for name, text in asked.items()}
     return {name: parse_value(spec, name, text) for name, text in named.items()}
-
-
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputError(f"{option} {text}: write NAME=VALUE")
-        pairs[name] = value
-    return pairs
 
 
 def _traits(dialect: str, kind: str, sub_group_size: int | None, local_memory: int | None) -> Traits:

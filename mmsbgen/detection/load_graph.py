@@ -7,6 +7,7 @@ from typing import Any
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.detection.check_request import CheckedRequest, has_work, longer
+from mmsbgen.detection.ranks.reading import read_together
 from mmsbgen.graph import Split, read_graph
 from mmsbgen.sampler.chain.chain_problem import drawn_split
 from mmsbgen.sampler.saved import checkpoint as checkpoints
@@ -25,7 +26,8 @@ def load_graph(source: Any, checked: CheckedRequest) -> Split:
     of another graph would be lost, if a resumed run has nothing to do, or for far more communities than vertices.
     """
     request, options, checkpoint = checked.request, checked.options, checked.checkpoint
-    graph = read_graph(source, request.reading)
+    world = request.world
+    graph = read_graph(source, request.reading) if world is None else read_together(world, source, request.reading)
     if request.out is not None and graph.ids.dtype.kind != "i":
         results.words_for_files(graph.ids)
     if checkpoint is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.declared_options import Parameters
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, ParameterError
 from mmsbgen.factorisation.device_sweeps import LeastSquaresSweeps
 from mmsbgen.factorisation.fit_loop import (
     FitCourse,
@@ -24,12 +24,16 @@ from mmsbgen.factorisation.fit_loop import (
     without_unrated,
 )
 from mmsbgen.factorisation.fitted_factors import Answers, given_ratings
+from mmsbgen.families.mf.als_kernels import CG_STEPS
+from mmsbgen.families.mf.generated import start_factors
 from mmsbgen.families.mf.layout import Cells
 from mmsbgen.families.mf.reference import Factors
-from mmsbgen.families.mf.start import start_factors
 
 #: Ratings that the zero of a bias counts as, and turns of both sides (Koren, Bell 2011, 5.2.1).
 _DAMPING, _TURNS = 10.0, 10
+_SOLVERS = ("auto", "cholesky", "cg")
+#: Factors above which conjugate gradients are faster on processors (scripts/bench/bench_mf.py).
+_MANY = 16
 
 
 @dataclass(eq=False, repr=False)
@@ -48,6 +52,8 @@ class ALS(Parameters, Answers):
         implicit: Whether values are counts, such as plays.
         alpha: What a count of 1 adds to the confidence.
         weighted: Whether the penalty is multiplied by a row's number of ratings; always without for counts.
+        solver: How rows are solved for: ``cholesky``; ``cg``, three steps of conjugate gradients from the row of the
+            sweep before, as implicit has them; or ``auto``, which takes ``cg`` for more than 16 factors.
         holdout: As for :class:`MatrixFactorization`; for ratings only.
         patience: As for :class:`MatrixFactorization`.
         random_state: An integer, None for 0, or a NumPy generator.
@@ -69,6 +75,7 @@ class ALS(Parameters, Answers):
     implicit: bool = False
     alpha: float = 1.0
     weighted: bool = True
+    solver: str = "auto"
     holdout: Any = None
     patience: int = 2
     random_state: Any = None
@@ -83,6 +90,8 @@ class ALS(Parameters, Answers):
         need_number("patience", self.patience, 1, whole=True)
         if self.reg is not None:
             need_number("reg", self.reg, 0, above=True)
+        if self.solver not in _SOLVERS:
+            raise ParameterError(f"solver={self.solver!r}: give one of {', '.join(_SOLVERS)}")
         ratings, seed = given_ratings(X, y), seed_of(self.random_state)
         if self.implicit and self.holdout is not None:
             raise InputError("holdout is for ratings: counts have no error to stop by, leave it out")
@@ -116,7 +125,9 @@ class ALS(Parameters, Answers):
     def _swept(self, cells: Cells, judged: Cells, scaled: Scaled, start: Factors, stops: bool) -> FitCourse:
         reg = self.reg if self.reg is not None else 10.0 if self.implicit else 0.1
         weighted = self.weighted and not self.implicit
-        with LeastSquaresSweeps(cells, start, self.device, self.database, implicit=self.implicit) as on:
+        solver = self.solver if self.solver != "auto" else "cg" if self.n_factors > _MANY else "cholesky"
+        steps, place = CG_STEPS if solver == "cg" else 0, (self.device, self.database)
+        with LeastSquaresSweeps(cells, start, *place, implicit=self.implicit, steps=steps) as on:
             return fit_sweeps(
                 on,
                 lambda t: on.sweep(reg, weighted),

@@ -14,10 +14,10 @@ from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.base.progress import stage
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
+from mmsbgen.families.mf.generated import order_of
 from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import SCHEDULES, Part, automatic
-from mmsbgen.families.mf.start import order_of
 from mmsbgen.families.mf.workloads import STRETCHES, features
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import ChosenKernel, opened_runtime
@@ -168,7 +168,10 @@ class StochasticSweeps(DeviceSweeps):
 
 
 class LeastSquaresSweeps(DeviceSweeps):
-    """Sweeps of alternating least squares: the rows of all users, then those of all items."""
+    """Sweeps of alternating least squares: the rows of all users, then those of all items.
+
+    Rows are solved for by ``steps`` of conjugate gradients from what they were, or with 0 by Cholesky.
+    """
 
     def __init__(
         self,
@@ -178,14 +181,18 @@ class LeastSquaresSweeps(DeviceSweeps):
         database: str | Path | None,
         *,
         implicit: bool,
+        steps: int,
     ) -> None:
         super().__init__(cells, start, device, database)
         try:
-            self._solve = self.kernel("als_rows", feedback="implicit" if implicit else "explicit")
+            self._solve = self.kernel(
+                "als_cg" if steps else "als_rows", feedback="implicit" if implicit else "explicit"
+            )
             scratch = scratch_of(self._solve.problem, self._solve.config, _REAL)
             shared: dict[str, Any] = {
                 name: self.device.alloc(array.shape, array.dtype) for name, array in scratch.items()
             }
+            shared["steps"] = np.uint32(steps)
             with stage(f"placing {cells.users.size} ratings"):
                 self._halves = [
                     shared | self._half("user_factors", "item_factors", cells.users, cells.items, cells.n_users),

@@ -12,9 +12,9 @@ import numpy as np
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, LaunchError
 from mmsbgen.factorisation.device_sweeps import StochasticSweeps
 from mmsbgen.factorisation.fit_loop import Scaled
+from mmsbgen.families.mf.generated import start_factors
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import SCHEDULES
-from mmsbgen.families.mf.start import start_factors
 from mmsbgen.ratings import Ratings
 
 #: Sweeps of which the median counts, after one that is not timed.

@@ -23,9 +23,9 @@ from mmsbgen.factorisation.fit_loop import (
     without_unrated,
 )
 from mmsbgen.factorisation.fitted_factors import Answers, ModelFactors, given_ratings
+from mmsbgen.families.mf.generated import start_factors
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import SCHEDULES, STORAGES
-from mmsbgen.families.mf.start import start_factors
 from mmsbgen.ratings import Ratings
 from mmsbgen.ratings.ratings import unique_cells
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,8 @@ from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_by
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.graph.files.text_tables import find_delimiter, read_arcs
 from mmsbgen.graph.files.words import as_int64
-from mmsbgen.graph.graph import Graph, number_integers
-from mmsbgen.graph.ids import number_ids, object_ids, string_ids
+from mmsbgen.graph.graph import Graph
+from mmsbgen.graph.ids import number_ids, number_integers, object_ids, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS
 from mmsbgen.graph.sources import as_graph
 
@@ -195,8 +194,6 @@ def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool, columns: 
         else:
             one, other, values = read_arcs(text, delimiter, columns, weighted=weighted)
             words = [word for pair in zip(one, other, strict=True) for word in pair]
-    except csv.Error as error:
-        raise InputError(f"{file}: {error}; mend the line") from None
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     ends = [word.encode() for word in words]

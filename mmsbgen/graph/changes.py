@@ -15,11 +15,10 @@ from mmsbgen.graph.graph import (
     LoadReport,
     UInt64Array,
     link_keys,
-    number_integers,
     read_only,
     unpack_pairs,
 )
-from mmsbgen.graph.ids import object_ids, ordered_ids
+from mmsbgen.graph.ids import number_integers, object_ids, ordered_ids
 from mmsbgen.graph.split import HeldOut, Split, draw_non_links, held_out, pair_places
 
 

@@ -139,18 +139,14 @@ class LoadReport:
         """A message with the counts of dropped lines; empty if there are none."""
         loops, both, repeats = self.n_self_loops, self.n_both_ways, self.n_duplicates - self.n_both_ways
         n_links = self.n_lines - loops - self.n_duplicates
-        gone = [_counted(n, what) for n, what in ((loops, "self-loop"), (repeats, "repeated link")) if n]
+        gone = [plural(n, what) for n, what in ((loops, "self-loop"), (repeats, "repeated link")) if n]
         told = []
         if gone:
             told.append(f"{' and '.join(gone)} {_were(loops + repeats)} dropped")
         if both and not self.directed:  # of directed graphs a warning tells it
-            which = f"all {both} links" if 1 < both == n_links else f"{both} of {_counted(n_links, 'link')}"
+            which = f"all {both} links" if 1 < both == n_links else f"{both} of {plural(n_links, 'link')}"
             told.append(f"{which} {_were(both)} listed in both directions and counted once")
         return "; ".join(told)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _were(count: int) -> str:
@@ -283,38 +279,65 @@ def build_graph(
     Raises:
         InputError: If no link remains or there are too many vertices.
     """
-    n_vertices, n_lines = int(ids.size), int(first.size)
-    check_count(n_vertices, name)
+    check_count(int(ids.size), name)
+    up, down, n_self_loops = directed_keys(first, second)
+    keys = merged_keys(up, down)
+    counts = int(first.size), n_self_loops, up.size + down.size - keys.size
+    return graph_of_links(unpack_pairs(keys), ids, *counts, name=name, directed=directed, file=file)
+
+
+def directed_keys(first: NDArray[Any], second: NDArray[Any]) -> tuple[UInt64Array, UInt64Array, int]:
+    """The distinct pairs of which ``first`` ``[L]`` is the smaller vertex, those of which it is the larger one.
+
+    Both are ascending keys ``u << 32 | v`` with u < v.  The third value is the number of self-loops.
+    """
 
     def packed(begin: int) -> tuple[NDArray[np.bool_], UInt64Array]:
         a, b = (ends[begin : begin + _LINKS] for ends in (first, second))
         return a < b, pack_pairs(np.minimum(a, b), np.maximum(a, b))
 
-    upward, keys = map(np.concatenate, zip(*side_by_side(packed, range(0, max(1, n_lines), _LINKS)), strict=True))
+    parts = side_by_side(packed, range(0, max(1, int(first.size)), _LINKS))
+    upward, keys = map(np.concatenate, zip(*parts, strict=True))
     if upward.all():
-        up, down = distinct_keys(keys), keys[:0]
-    else:
-        up, down = distinct_keys(keys[upward]), distinct_keys(keys[second < first])
+        return distinct_keys(keys), keys[:0], 0
+    down = distinct_keys(keys[second < first])
+    return distinct_keys(keys[upward]), down, int(np.count_nonzero(first == second))
+
+
+def merged_keys(up: UInt64Array, down: UInt64Array) -> UInt64Array:
+    """The distinct keys of two arrays of :func:`directed_keys`, ascending."""
     # Most files list every link once as u < v; then no merge is needed.
-    keys = distinct_keys(np.concatenate([up, down])) if up.size and down.size else (up if up.size else down)
-    n_both_ways = up.size + down.size - keys.size
-    n_self_loops = int(np.count_nonzero(first == second))
-    if keys.size == 0:
-        dropped = f" ({_counted(n_self_loops, 'self-loop')} {_were(n_self_loops)} dropped)"
+    return distinct_keys(np.concatenate([up, down])) if up.size and down.size else (up if up.size else down)
+
+
+def graph_of_links(
+    links: Int64Array,
+    ids: NDArray[Any],
+    n_lines: int,
+    n_self_loops: int,
+    n_both_ways: int,
+    *,
+    name: str,
+    directed: bool | None = None,
+    file: str | None = None,
+) -> Graph:
+    """The :class:`Graph` of distinct ``links`` ``[E, 2]`` with counts of the input; else as :func:`build_graph`."""
+    n_vertices, n_links = int(ids.size), len(links)
+    if n_links == 0:
+        dropped = f" ({plural(n_self_loops, 'self-loop')} {_were(n_self_loops)} dropped)"
         loops = dropped if n_self_loops else ""
         raise InputError(f"{name}: no link between two different vertices{loops}; give at least one pair of ids")
     declared = directed is not None
     if directed is None:
-        directed = 0 < n_both_ways < keys.size
+        directed = 0 < n_both_ways < n_links
     if directed:
-        _warn_directed(name, n_both_ways, keys.size, declared)
-    links = unpack_pairs(keys)
+        _warn_directed(name, n_both_ways, n_links, declared)
     touched = np.zeros(n_vertices, dtype=np.bool_)
     touched[links.ravel()] = True
     report = LoadReport(
         n_lines=n_lines,
         n_self_loops=n_self_loops,
-        n_duplicates=n_lines - n_self_loops - int(keys.size),
+        n_duplicates=n_lines - n_self_loops - n_links,
         n_both_ways=int(n_both_ways),
         directed=directed,
         n_isolated=n_vertices - int(np.count_nonzero(touched)),
@@ -326,54 +349,6 @@ def check_count(n_vertices: int, name: str) -> None:
     """Raise InputError for more vertices than can be numbered."""
     if n_vertices >= MAX_VERTICES:
         raise InputError(f"{name}: {n_vertices} vertices; at most {MAX_VERTICES - 1} can be numbered in 32 bits")
-
-
-def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct ``values``, ascending, int64 ``[N]``, and the index of every value, int64 ``[L]``.
-
-    ``values`` is int64 ``[L]``.  Dense ranges use a table, which is several times faster than sorting.
-    """
-    if values.size == 0:
-        return values, values
-    low, high = int(values.min()), int(values.max())
-    span = high - low + 1
-    if span <= 4 * values.size + 65536:
-        seen = np.zeros(span, dtype=np.bool_)
-        offset = values - low
-        seen[offset] = True
-        distinct = np.flatnonzero(seen)
-        if distinct.size == span:
-            return distinct + low, offset
-        place = np.empty(span, dtype=np.int64)
-        place[distinct] = np.arange(distinct.size)
-        return distinct + low, place[offset]
-    ascending, places = in_order(values)
-    starts = np.concatenate([[True], ascending[1:] != ascending[:-1]])
-    distinct = ascending[starts]
-    del ascending
-    index = np.empty(values.size, dtype=np.int64)
-    index[places] = np.cumsum(starts) - 1
-    return distinct, index
-
-
-def in_order(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return ``values`` ``[L]`` in ascending order, and where each was, int64 ``[L]``; equal ones keep their order.
-
-    Values are sorted with their places in the lowest bits if there is room: far faster than finding an order.
-    """
-    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    bits = values.size.bit_length()
-    if (high - low).bit_length() + bits >= 64:
-        places = np.argsort(values, kind="stable")
-        return values[places], places
-    ascending = values - low
-    ascending <<= bits
-    ascending |= np.arange(values.size)
-    ascending.sort()
-    places = ascending & ((1 << bits) - 1)
-    ascending >>= bits
-    ascending += low
-    return ascending, places
 
 
 def distinct_keys(keys: UInt64Array) -> UInt64Array:

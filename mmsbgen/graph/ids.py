@@ -8,17 +8,67 @@ order.  Values that compare equal (1, 1.0 and True) are one id: the first of the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
-from mmsbgen.graph.graph import Int64Array, number_integers
+from mmsbgen.graph.graph import Int64Array
 
 _INT64 = range(-(2**63), 2**63)
+Own = TypeVar("Own")
+
+
+class WholeText:
+    """A process that reads a text alone.
+
+    Readers decide by these methods what the whole text says.  Where several processes read a part of it each, as
+    :class:`mmsbgen.detection.ranks.reading.SharedText`, all call the same methods in the same order.
+
+    Attributes:
+        rank: number of this process.
+        here: number of processes on this machine, which share its memory.
+        lines_before: number of lines of the text before the part of this process.
+        begin: number of its bytes before this part.
+    """
+
+    rank, here, lines_before, begin = 0, 1, 0, 0
+
+    def told(self, own: Own) -> list[Own]:
+        """What each process has found, in their order; a few numbers or flags."""
+        return [own]
+
+    def agree(self, work: Callable[[], Own]) -> Own:
+        """What ``work`` returns here; of processes that raise :class:`InputError`, the first one ends all."""
+        return work()
+
+    def either(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which of ``flags`` ``[N]`` any process has set."""
+        return flags
+
+    def number_integers(self, values: Int64Array) -> tuple[Int64Array, NDArray[Any]]:
+        """As :func:`number_integers`, of the ``values`` of all processes."""
+        return number_integers(values)
+
+    def number_words(self, words: list[bytes]) -> tuple[list[bytes], Int64Array]:
+        """The distinct ``words`` of all processes, ascending, and the index of each word here, int64 ``[L]``."""
+        distinct = sorted(set(words))
+        return distinct, indices(distinct, words)
+
+
+def holds_first(size: int, among: WholeText) -> bool:
+    """Whether the first of all fields or rows is among the ``size`` ones of this process."""
+    sizes = among.told(size)
+    return size > 0 and not any(sizes[: among.rank])
+
+
+def indices(distinct: list[bytes], words: list[bytes]) -> Int64Array:
+    """The index of each of ``words`` ``[L]`` among ``distinct`` ones, int64 ``[L]``."""
+    index = {word: place for place, word in enumerate(distinct)}
+    return np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
 
 
 def number_ids(items: list[Any], *, name: str) -> tuple[Int64Array, NDArray[Any]]:
@@ -113,3 +163,51 @@ def object_ids(items: list[Any]) -> NDArray[Any]:
     for place, item in enumerate(items):
         ids[place] = item
     return ids
+
+
+def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the distinct ``values``, ascending, int64 ``[N]``, and the index of every value, int64 ``[L]``.
+
+    ``values`` is int64 ``[L]``.  Dense ranges use a table, which is several times faster than sorting.
+    """
+    if values.size == 0:
+        return values, values
+    low, high = int(values.min()), int(values.max())
+    span = high - low + 1
+    if span <= 4 * values.size + 65536:
+        seen = np.zeros(span, dtype=np.bool_)
+        offset = values - low
+        seen[offset] = True
+        distinct = np.flatnonzero(seen)
+        if distinct.size == span:
+            return distinct + low, offset
+        place = np.empty(span, dtype=np.int64)
+        place[distinct] = np.arange(distinct.size)
+        return distinct + low, place[offset]
+    ascending, places = in_order(values)
+    starts = np.concatenate([[True], ascending[1:] != ascending[:-1]])
+    distinct = ascending[starts]
+    del ascending
+    index = np.empty(values.size, dtype=np.int64)
+    index[places] = np.cumsum(starts) - 1
+    return distinct, index
+
+
+def in_order(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return ``values`` ``[L]`` in ascending order, and where each was, int64 ``[L]``; equal ones keep their order.
+
+    Values are sorted with their places in the lowest bits if there is room: far faster than finding an order.
+    """
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    bits = values.size.bit_length()
+    if (high - low).bit_length() + bits >= 64:
+        places = np.argsort(values, kind="stable")
+        return values[places], places
+    ascending = values - low
+    ascending <<= bits
+    ascending |= np.arange(values.size)
+    ascending.sort()
+    places = ascending & ((1 << bits) - 1)
+    ascending >>= bits
+    ascending += low
+    return ascending, places

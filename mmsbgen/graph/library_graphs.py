@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.graph.graph import Graph, Int64Array, build_graph, check_count, number_integers, pack_pairs
-from mmsbgen.graph.ids import number_ids, ordered_ids
+from mmsbgen.graph.graph import Graph, Int64Array, build_graph, check_count, pack_pairs
+from mmsbgen.graph.ids import number_ids, number_integers, ordered_ids
 from mmsbgen.graph.reading_options import (
     WEIGHT_NAMES,
     ReadingOptions,

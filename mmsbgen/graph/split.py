@@ -8,8 +8,9 @@ adjacency.  Training uses no held-out pair in a mini-batch or as a partner.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,9 @@ from mmsbgen.graph.graph import (
     read_only,
     unpack_pairs,
 )
+
+#: Links whose places are computed at a time.
+_PART = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,27 +162,31 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
 
 
 def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[str], counts: tuple[int, int]) -> Split:
-    (n_validation, n_test), n_links = counts, graph.n_links
-    n_held_out = n_validation + n_test
+    (n_validation, n_test), n_links, n = counts, graph.n_links, graph.n_vertices
+    n_held_out, n_free = n_validation + n_test, n * (n - 1) // 2 - n_links
     # Test pairs use a separate stream, so that the validation pairs do not depend on ``test``.
     rng, test_rng = (np.random.Generator(np.random.PCG64(key)) for key in ([seed, 3], [seed, 3, 1]))
-    drawn = rng.choice(n_links, size=n_validation, replace=False) if n_validation else np.empty(0, dtype=np.int64)
-    taken = pair_places(graph.n_vertices, graph.links)
-    non_links = draw_non_links(graph.n_vertices, taken, n_validation, rng)
+    drawn, free = _drawn_of(n_links, n_validation, rng), _drawn_of(n_free, n_validation, rng)
     if n_test:
-        left = np.delete(np.arange(n_links), drawn)
-        drawn = np.concatenate([drawn, test_rng.choice(left, size=n_test, replace=False)])
-        new = np.sort(pair_places(graph.n_vertices, non_links))
-        taken = np.insert(taken, np.searchsorted(taken, new), new)
-        non_links = np.concatenate([non_links, draw_non_links(graph.n_vertices, taken, n_test, test_rng)])
+        of_left = _drawn_of(n_links - n_validation, n_test, test_rng)
+        free_left = _drawn_of(n_free - len(free), n_test, test_rng)
+        drawn = np.concatenate([drawn, _skipping(of_left, np.sort(drawn))])
+        free = np.concatenate([free, _skipping(free_left, np.sort(free))])
+    begins = _row_begins(n)
+    non_links = _pairs_at(begins, _skipping(free, graph.links, partial(_places, begins)))
     if len(non_links) < n_held_out:
         notes.append(_few_non_links(graph, len(non_links), n_held_out, n_validation))
     stays = np.ones(n_links, dtype=np.bool_)
     stays[drawn] = False
+    training, end = np.empty((n_links - len(drawn), 2), dtype=np.int64), 0
+    for begin in range(0, n_links, _PART):
+        part = graph.links[begin : begin + _PART].compress(stays[begin : begin + _PART], axis=0)
+        training[end : end + len(part)] = part
+        end += len(part)
     return Split(
         graph=graph,
         seed=seed,
-        training_links=read_only(graph.links.compress(stays, axis=0)),
+        training_links=read_only(training),
         validation=held_out(graph.links[drawn[:n_validation]], non_links[:n_validation]),
         test=held_out(graph.links[drawn[n_validation:]], non_links[n_validation:]),
         warnings=tuple(notes),
@@ -223,26 +231,55 @@ def _row_begins(n: int) -> Int64Array:
 
 def pair_places(n: int, pairs: Int64Array) -> Int64Array:
     """The places ``[P]`` of ``pairs`` ``[P, 2]``, u < v, among all pairs of ``n`` vertices, row by row."""
-    places = _row_begins(n)[pairs[:, 0]]
+    return _places(_row_begins(n), pairs)
+
+
+def _places(row_begin: Int64Array, pairs: Int64Array) -> Int64Array:
+    places = row_begin[pairs[:, 0]]
     places += pairs[:, 1]
     places -= pairs[:, 0]
     places -= 1
     return places
 
 
+def _pairs_at(row_begin: Int64Array, places: Int64Array) -> Int64Array:
+    """The pairs ``[P, 2]`` at ``places`` ``[P]`` (:func:`pair_places`)."""
+    first = np.searchsorted(row_begin, places, side="right") - 1
+    return np.stack([first, places - row_begin[first] + first + 1], axis=1)
+
+
+def _drawn_of(size: int, count: int, rng: np.random.Generator) -> Int64Array:
+    """Draw ``min(count, size)`` distinct numbers below ``size``, in random order; no draw is rejected."""
+    count = min(count, size)
+    return rng.choice(size, size=count, replace=False) if count else np.empty(0, dtype=np.int64)
+
+
 def draw_non_links(n: int, taken: Int64Array, count: int, rng: np.random.Generator) -> Int64Array:
     """Draw ``min(count, all)`` distinct pairs of ``n`` vertices that are not ``taken``, uniformly, in random order.
 
-    No draw is rejected.  ``taken`` ``[T]`` are :func:`pair_places`, ascending; ``free_before[i]`` is the number of free
-    pairs before taken pair i.  The place of free pair r is r plus the number of taken pairs with ``free_before`` at
-    most r.
+    ``taken`` ``[T]`` are :func:`pair_places`, ascending.
     """
-    row_begin, free_before = _row_begins(n), taken - np.arange(len(taken))
-    n_free = n * (n - 1) // 2 - len(taken)
-    count = min(count, n_free)
-    if count == 0:
-        return np.empty((0, 2), dtype=np.int64)
-    rank = rng.choice(n_free, size=count, replace=False)
-    rank += np.searchsorted(free_before, rank, side="right")
-    first = np.searchsorted(row_begin, rank, side="right") - 1
-    return np.stack([first, rank - row_begin[first] + first + 1], axis=1)
+    return _pairs_at(_row_begins(n), _skipping(_drawn_of(n * (n - 1) // 2 - len(taken), count, rng), taken))
+
+
+def _skipping(
+    ranks: Int64Array, taken: Int64Array, numbers: Callable[[Int64Array], Int64Array] = lambda part: part
+) -> Int64Array:
+    """The number of each rank ``[R]``, from 0 on, among the numbers from 0 on that are not ``taken``.
+
+    ``numbers`` makes the taken numbers, ascending, from a part of ``taken`` ``[T]`` or ``[T, 2]``: for all links they
+    would take much memory.  Where ``free[i]`` numbers below the taken number i are free, rank r is at r plus the number
+    of taken ones with ``free`` at most r.
+    """
+    order = np.argsort(ranks)
+    ascending = ranks[order]
+    before = np.zeros(ranks.size, dtype=np.int64)
+    for begin in range(0, len(taken) if ranks.size else 0, _PART):
+        free = numbers(taken[begin : begin + _PART])
+        free = free - np.arange(begin, begin + free.size)
+        low, high = np.searchsorted(ascending, free[[0, -1]])
+        before[low:high] += np.searchsorted(free, ascending[low:high], side="right")
+        before[high:] += free.size
+    found = np.empty_like(ranks)
+    found[order] = ascending + before
+    return found

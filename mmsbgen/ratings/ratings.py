@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import INTEGER, plural
-from mmsbgen.graph.graph import number_integers
-from mmsbgen.graph.ids import number_ids
+from mmsbgen.graph.ids import number_ids, number_integers
 
 Duplicates = Literal["error", "mean", "last"]
 _MOST_ROWS = 2**31

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections import OrderedDict
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any
 
@@ -100,7 +99,7 @@ class DetectionViews:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._kept: OrderedDict[str, DetectionView] = OrderedDict()
+        self._view = lru_cache(_KEPT)(self._read)
         self._lock = Lock()
 
     def get(self, job: Job) -> DetectionView:
@@ -113,12 +112,7 @@ class DetectionViews:
         if size > MOST_BYTES:
             raise InputError(f"the results have {size} bytes: download the files, at most {MOST_BYTES} are shown")
         with self._lock:  # one at a time, as they may be large
-            if job.id not in self._kept:
-                self._kept[job.id] = self._read(job.id)
-            self._kept.move_to_end(job.id)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return self._kept[job.id]
+            return self._view(job.id)
 
     def _read(self, job: str) -> DetectionView:
         def file(name: str) -> bytes:

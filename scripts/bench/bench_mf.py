@@ -2,11 +2,12 @@
 """Matrix factorisation: ratings a second, and seconds to an equal error, of our schedules, ALS and other libraries.
 
 Ratings are generated with the shape and skew of MovieLens 100K (``tiny``), 1M (``million``) or 10M (``ten``).  A tenth
-is held out; all methods have K = 32 and settings of their own, found by hand.  Seconds are those of sweeps and of the
-evaluation after each, without reading and compiling.  All are timed until they come within 0.2 % of the error that each
-of them reaches.
+is held out; all methods have ``--factors`` and settings of their own, found by hand for 32.  Seconds are those of
+sweeps and of the evaluation after each, without reading and compiling.  All are timed until they come within 0.2 % of
+the error that each of them reaches.
 
 implicit's ALS is for counts: it is compared by the seconds of a sweep over the same cells, ours in the same mode.
+Ours and implicit's solve by Cholesky and by conjugate gradients.
 LIBMF (``pip install libmf``) is taken where it is installed.  It tells no error by sweep, and has runs of several
 lengths.
 
@@ -44,27 +45,29 @@ SIZES = {
     "ten": (69_878, 10_677, 10_000_054),
     "netflix": (480_189, 17_770, 99_072_112),
 }
-K = 32
 #: A method has come to an error if it is above it by no more than this part.
 CLOSE = 0.002
 #: Of LIBMF's factors, the best of three.
 PENALTY = 0.12
+SOLVERS = {"Cholesky": "cholesky", "3 steps of CG": "cg"}
 Curve = list[tuple[float, float]]
 
 
-def ours(train: Ratings, test: Ratings, device: str, sweeps: int) -> dict[str, tuple[Curve, float]]:
+def ours(train: Ratings, test: Ratings, k: int, device: str, sweeps: int) -> dict[str, tuple[Curve, float]]:
     """Seconds and errors after each sweep, and ratings a second, by method."""
     found: dict[str, tuple[Curve, float]] = {}
     held = test.user_ids[test.users], test.item_ids[test.items], test.values
     for schedule in ("tiles", "adds", "locks"):
-        fit = MatrixFactorization(K, n_epochs=sweeps, schedule=schedule, holdout=held, patience=sweeps, device=device)
+        fit = MatrixFactorization(k, n_epochs=sweeps, schedule=schedule, holdout=held, patience=sweeps, device=device)
         fit.fit(train)
         found[f"SGD, {schedule}"] = _curve(fit), fit.updates_per_second_
         progress(f"{device}: {schedule} {fit.updates_per_second_ / 1e6:.2f} million ratings/s")
-    solved = ALS(K, n_epochs=max(3, sweeps // 4), reg=0.13, holdout=held, patience=sweeps, device=device).fit(train)
-    seconds = solved.history_[-1]["seconds"] / len(solved.history_)
-    found["ALS"] = _curve(solved), len(train) / seconds
-    progress(f"{device}: ALS {seconds:.3f} s a sweep")
+    for name, solver in SOLVERS.items():
+        n = max(3, sweeps // 4)
+        solved = ALS(k, n_epochs=n, reg=0.13, solver=solver, holdout=held, patience=sweeps, device=device).fit(train)
+        seconds = solved.history_[-1]["seconds"] / len(solved.history_)
+        found[f"ALS, {name}"] = _curve(solved), len(train) / seconds
+        progress(f"{device}: ALS by {name} {seconds:.3f} s a sweep")
     return found
 
 
@@ -72,7 +75,7 @@ def _curve(fit: Any) -> Curve:
     return [(each["seconds"], each["rmse"]) for each in fit.history_]
 
 
-def libmf_curve(train: Ratings, test: Ratings, sweeps: int, threads: int) -> Curve | None:
+def libmf_curve(train: Ratings, test: Ratings, k: int, sweeps: int, threads: int) -> Curve | None:
     """Seconds and errors of LIBMF's runs of 1 to ``sweeps`` sweeps, or None if it is not installed."""
     try:
         from libmf import mf
@@ -82,35 +85,36 @@ def libmf_curve(train: Ratings, test: Ratings, sweeps: int, threads: int) -> Cur
     penalty = {"lambda_p1": 0.0, "lambda_q1": 0.0, "lambda_p2": PENALTY, "lambda_q2": PENALTY}
     curve = []
     for count in sorted({1, sweeps // 4, sweeps // 2, sweeps}):
-        engine = mf.MF(k=K, nr_iters=count, eta=0.1, nr_threads=threads, nr_bins=20, quiet=True, **penalty)
+        engine = mf.MF(k=k, nr_iters=count, eta=0.1, nr_threads=threads, nr_bins=20, quiet=True, **penalty)
         begin = time.perf_counter()
         engine.fit(triples)
         seconds = time.perf_counter() - begin
         # The wrapper's own predict of 0.9.2 gives other numbers than its factors.
         model = engine.model
-        p, q = (np.ctypeslib.as_array(*each) for each in ((model.P, (model.m, K)), (model.Q, (model.n, K))))
+        p, q = (np.ctypeslib.as_array(*each) for each in ((model.P, (model.m, k)), (model.Q, (model.n, k))))
         found = np.einsum("ek,ek->e", p[test.users], q[test.items])
         error = np.clip(np.where(np.isfinite(found), found, model.b), 1, 5) - test.values
         curve.append((seconds, float(np.sqrt(np.mean(error * error)))))
     return curve
 
 
-def implicit_seconds(train: Ratings, device: str) -> dict[str, float]:
+def implicit_seconds(train: Ratings, k: int, device: str) -> dict[str, float]:
     """Seconds of a sweep over counts: of ours, and of implicit's by its two solvers on as many threads as cores."""
     from implicit.cpu.als import AlternatingLeastSquares
     from threadpoolctl import threadpool_limits
 
     shape = train.user_ids.size, train.item_ids.size
     matrix = sparse.csr_matrix((train.values.astype(np.float32), (train.users, train.items)), shape=shape)
-    fit = ALS(K, n_epochs=4, implicit=True, device=device).fit(matrix)
-    times = [each["seconds"] for each in fit.history_]
-    found = {"mmsbgen, Cholesky": float(np.median(np.diff(times)))}
-    for solver, steps in (("Cholesky", False), ("3 steps of CG", True)):
+    found: dict[str, float] = {}
+    for name, solver in SOLVERS.items():
+        fit = ALS(k, n_epochs=4, implicit=True, solver=solver, device=device).fit(matrix)
+        found[f"mmsbgen, {name}"] = float(np.median(np.diff([each["seconds"] for each in fit.history_])))
+    for name, solver in SOLVERS.items():
         theirs: list[float] = []
         with threadpool_limits(1, "blas"):
-            model = AlternatingLeastSquares(K, regularization=10.0, iterations=4, use_cg=steps, random_state=0)
+            model = AlternatingLeastSquares(k, regularization=10.0, iterations=4, use_cg=solver == "cg", random_state=0)
             model.fit(matrix, show_progress=False, callback=lambda number, seconds, loss, to=theirs: to.append(seconds))
-        found[f"implicit, {solver}"] = float(np.median(theirs))
+        found[f"implicit, {name}"] = float(np.median(theirs))
     return found
 
 
@@ -181,6 +185,7 @@ def main() -> None:
     options.add_argument("--size", choices=SIZES, default="million")
     options.add_argument("--schedules", action="store_true", help="time a sweep of each schedule")
     options.add_argument("--scale", type=float, default=1.0, help="part of the ratings, with --schedules")
+    options.add_argument("--factors", type=int, default=32)
     options.add_argument("--sweeps", type=int, default=40)
     options.add_argument("--threads", type=int, default=2, help="of LIBMF")
     given = options.parse_args()
@@ -189,13 +194,13 @@ def main() -> None:
         time_schedules(given.size, given.scale, report, chosen_devices(given.device))
         report.write(f"mf-schedules-{given.size}", given.output)
         return
-    m, n, count = SIZES[given.size]
+    (m, n, count), k = SIZES[given.size], given.factors
     train, test = as_ratings(generated_ratings(m, n, count, 0)).held_out(0.1, 0)
-    report = Report("Matrix factorisation", f"{len(train)} ratings of {m} users and {n} items, K = {K}.")
-    theirs = libmf_curve(train, test, given.sweeps, given.threads)
+    report = Report("Matrix factorisation", f"{len(train)} ratings of {m} users and {n} items, K = {k}.")
+    theirs = libmf_curve(train, test, k, given.sweeps, given.threads)
     for device in chosen_devices(given.device):
         report.devices.append(device)
-        found: dict[str, tuple[Curve, float | None]] = dict(ours(train, test, device.spec, given.sweeps))
+        found: dict[str, tuple[Curve, float | None]] = dict(ours(train, test, k, device.spec, given.sweeps))
         if theirs is not None:
             found[f"LIBMF, {given.threads} threads"] = theirs, None
         error = equal_error([curve for curve, _ in found.values()])
@@ -205,11 +210,11 @@ def main() -> None:
         ]
         report.text(f"## {device.platform}")
         report.table(["method", "million ratings/s", "least RMSE", f"s to RMSE {error:.4f}"], rows)
-        solvers = implicit_seconds(train, device.spec)
+        solvers = implicit_seconds(train, k, device.spec)
         report.table(["ALS over counts", "s a sweep"], [[name, f"{seconds:.3f}"] for name, seconds in solvers.items()])
         report.data[device.platform] = {name: {"curve": curve, "rate": rate} for name, (curve, rate) in found.items()}
         report.data[device.platform]["counts"] = solvers
-    report.write(f"mf-{given.size}", given.output)
+    report.write(f"mf-{given.size}-k{k}" if k != 32 else f"mf-{given.size}", given.output)
 
 
 def _text(curve: Curve, error: float) -> str:

@@ -25,11 +25,10 @@ from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.factorisation import MatrixFactorization
 from mmsbgen.factorisation.device_sweeps import StochasticSweeps
 from mmsbgen.factorisation.fit_loop import Scaled
-from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.generated import generated_ratings, order_of, start_factors
 from mmsbgen.families.mf.layout import Cells
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import REPEATING, SCHEDULES
-from mmsbgen.families.mf.start import order_of, start_factors
 from mmsbgen.families.mf.workloads import features
 from mmsbgen.ratings import Ratings, as_ratings
 

@@ -178,8 +178,8 @@ def test_the_planted_number_of_groups_has_the_least_free_energy(pocl_device: Dev
 @pytest.mark.parametrize(
     "graph", [nx.empty_graph(4), nx.star_graph(2000), nx.path_graph(9), nx.complete_graph(8)], ids=str
 )
-def test_any_shape_has_groups(graph: nx.Graph, opencl_device: Device) -> None:
-    found = blockmodel(graph, 2, device=opencl_device.info.spec)
+def test_any_shape_has_groups(graph: nx.Graph, processor: Device) -> None:
+    found = blockmodel(graph, 2, device=processor.info.spec)
     assert found.marginals.sum(axis=1) == pytest.approx(1, abs=1e-5)
     assert np.isfinite(found.free_energy)
     assert np.all(np.diff(found.shares) <= 0)

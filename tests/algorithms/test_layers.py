@@ -38,8 +38,8 @@ def divided(layer: nx.Graph, ids: list[Any], weight: str | None) -> NDArray[np.f
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, "km"])
-def test_scores_solve_their_systems(weights: str | None, opencl_device: Device) -> None:
-    layers, on = some_layers(120, 3, 1), opencl_device.info.spec
+def test_scores_solve_their_systems(weights: str | None, processor: Device) -> None:
+    layers, on = some_layers(120, 3, 1), processor.info.spec
     found = manifold_ranking(layers, "v30", tolerance=1e-10, weights=weights, device=on)
     ids = found.ids.tolist()
     start = np.array([name == "v30" for name in ids], float)
@@ -61,8 +61,8 @@ def test_scores_solve_their_systems(weights: str | None, opencl_device: Device) 
     assert np.abs(rough - exact).max() <= 0.9 / 0.1 * 1e-4
 
 
-def test_odd_layers(pocl_device: Device) -> None:
-    on = pocl_device.info.spec
+def test_odd_layers(processor: Device) -> None:
+    on = processor.info.spec
     # A vertex without links in a layer keeps what it starts with there.
     found = manifold_ranking([nx.path_graph(3), nx.empty_graph(1)], 0, tolerance=1e-9, device=on)
     assert found.values[:, 1] == pytest.approx([0.15, 0, 0])

@@ -78,7 +78,7 @@ def test_harmonic_shares_solve_their_system(weighted: bool, opencl_device: Devic
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_spread_shares_solve_their_system(weighted: bool, opencl_device: Device) -> None:
+def test_spread_shares_solve_their_system(weighted: bool, processor: Device) -> None:
     graph, labels = connected(300, weighted, 3), some_labels(300, 4, 30, 4)
     w = matrix_in(graph).toarray()
     root = np.sqrt(w.sum(axis=1))
@@ -86,14 +86,14 @@ def test_spread_shares_solve_their_system(weighted: bool, opencl_device: Device)
     exact /= exact.sum(axis=1, keepdims=True)
     for solver in ("changes", "rounds"):
         found = propagate(
-            graph, labels, rule="spread", alpha=0.7, tolerance=1e-8, solver=solver, device=opencl_device.info.spec
+            graph, labels, rule="spread", alpha=0.7, tolerance=1e-8, solver=solver, device=processor.info.spec
         )
         assert found.shares == pytest.approx(exact, abs=1e-6)
 
 
 @pytest.mark.slow
-def test_walks_from_many_seeds_solve_their_system(opencl_device: Device) -> None:
-    on = opencl_device.info.spec
+def test_walks_from_many_seeds_solve_their_system(processor: Device) -> None:
+    on = processor.info.spec
     graph, seeds = connected(300, True, 5), list(range(0, 300, 9))
     w = matrix_in(graph).toarray()
     start = np.eye(300)[:, seeds]
@@ -105,10 +105,10 @@ def test_walks_from_many_seeds_solve_their_system(opencl_device: Device) -> None
     assert np.abs(rough - exact).sum(axis=0).max() <= 0.85 / 0.15 * 1e-5
 
 
-def test_scores_sum_to_one_where_each_is_small(pocl_device: Device) -> None:
+def test_scores_sum_to_one_where_each_is_small(processor: Device) -> None:
     """Tolerances are of all scores of a seed, however many vertices and links there are."""
     made = nx.barabasi_albert_graph(2000, 10, seed=1)
-    on = pocl_device.info.spec
+    on = processor.info.spec
     found = personalized_pagerank(made, [0, 5, 1999], tolerance=1e-3, device=on).values
     # Rounds from 0 on come to the solution from below.
     assert np.all((found.sum(axis=0) <= 1) & (found.sum(axis=0) >= 1 - 0.85 / 0.15 * 1e-3))
@@ -116,10 +116,10 @@ def test_scores_sum_to_one_where_each_is_small(pocl_device: Device) -> None:
     assert personalized_pagerank(nx.path_graph(9), "5", device=on).values.argmax() == 5
 
 
-def test_a_graph_is_divided_once(pocl_device: Device) -> None:
+def test_a_graph_is_divided_once(processor: Device) -> None:
     graph = connected(50, True, 5)
     for seed in (1, 2):
-        personalized_pagerank(graph, [seed], device=pocl_device.info.spec)
+        personalized_pagerank(graph, [seed], device=processor.info.spec)
     assert walks._divided(graph, totals(graph)) is walks._divided(graph, totals(graph))
     first = weakref.ref(walks._divided(graph, totals(graph)))
     del graph
@@ -127,22 +127,22 @@ def test_a_graph_is_divided_once(pocl_device: Device) -> None:
     assert first() is None
 
 
-def test_walks_on_arcs_are_those_of_networkx(opencl_device: Device) -> None:
+def test_walks_on_arcs_are_those_of_networkx(processor: Device) -> None:
     """Directed, with weights, with vertices that no walk leaves."""
     made = nx.gnp_random_graph(80, 0.03, seed=3, directed=True)
     rng = np.random.default_rng(1)
     nx.set_edge_attributes(made, {edge: float(rng.integers(1, 9)) for edge in made.edges}, "weight")
     assert any(made.out_degree(v) == 0 for v in made)
     seeds: list[Any] = [7, [3, 4], {5: 1.0, 6: 3.0}]
-    found = personalized_pagerank(made, seeds, weights="weight", tolerance=1e-12, device=opencl_device.info.spec)
+    found = personalized_pagerank(made, seeds, weights="weight", tolerance=1e-12, device=processor.info.spec)
     for column, given in enumerate([{7: 1}, {3: 1, 4: 1}, {5: 1, 6: 3}]):
         exact = nx.pagerank(made, personalization=given, tol=1e-13, max_iter=1000)
         assert found.values[:, column] == pytest.approx([exact[v] for v in made], abs=1e-9)
 
 
 @pytest.mark.slow
-def test_odd_graphs(opencl_device: Device) -> None:
-    on = opencl_device.info.spec
+def test_odd_graphs(processor: Device) -> None:
+    on = processor.info.spec
     single = propagate(nx.empty_graph(1), {0: "a"}, device=on)
     assert (single.shares.tolist(), single.labels.tolist(), single.unreached.size) == ([[1]], ["a"], 0)
     apart = propagate(nx.empty_graph(3), {1: "a"}, device=on)
@@ -163,9 +163,9 @@ def test_odd_graphs(opencl_device: Device) -> None:
     assert ranks.values.tolist() == [[1, 0], [0, 1]]
 
 
-def test_gradients_reach_what_is_far(opencl_device: Device) -> None:
+def test_gradients_reach_what_is_far(processor: Device) -> None:
     """Vertices between two labels at the ends of a path, others without a label, and a row alone."""
-    on, path = opencl_device.info.spec, nx.path_graph(300)
+    on, path = processor.info.spec, nx.path_graph(300)
     path.add_edges_from([(400, 401), (402, 402)])
     found = propagate(path, {0: "a", 299: "b"}, solver="gradients", tolerance=1e-6, device=on)
     assert found.converged
@@ -176,9 +176,9 @@ def test_gradients_reach_what_is_far(opencl_device: Device) -> None:
         assert propagate(path, {0: "a"}, solver="gradients", max_rounds=5, device=on).rounds == 5
 
 
-def test_gradients_take_float64_where_float32_is_too_short(opencl_device: Device) -> None:
+def test_gradients_take_float64_where_float32_is_too_short(processor: Device) -> None:
     """Parts that few or weak links join to known labels: a small change of all their rows tells little."""
-    on, parts = opencl_device.info.spec, nx.disjoint_union(nx.complete_graph(20), nx.complete_graph(20))
+    on, parts = processor.info.spec, nx.disjoint_union(nx.complete_graph(20), nx.complete_graph(20))
     nx.set_edge_attributes(parts, 1.0, "w")
     parts.add_weighted_edges_from([(19, 20, 1e-6), (5, 25, 1e-6)], weight="w")
     found = propagate(parts, {0: "a", 1: "b"}, weights="w", device=on)
@@ -190,9 +190,9 @@ def test_gradients_take_float64_where_float32_is_too_short(opencl_device: Device
     assert 0 < found.missing <= 1e-2
 
 
-def test_rounds_go_on_until_shares_have_come(pocl_device: Device) -> None:
+def test_rounds_go_on_until_shares_have_come(processor: Device) -> None:
     """Far from known labels rows change by less than the tolerance long before they are what they tend to."""
-    on, grid = pocl_device.info.spec, nx.convert_node_labels_to_integers(nx.grid_2d_graph(12, 12))
+    on, grid = processor.info.spec, nx.convert_node_labels_to_integers(nx.grid_2d_graph(12, 12))
     found = propagate(grid, {0: "a", 143: "b"}, solver="changes", max_rounds=10_000, device=on)
     w, known = sparse.csr_array(matrix_in(as_arcs(grid))), np.isin(np.arange(144), [0, 143])
     laplacian = sparse.csr_array(sparse.diags_array(w.sum(axis=1)) - w)
@@ -213,11 +213,11 @@ def test_rounds_go_on_until_shares_have_come(pocl_device: Device) -> None:
 
 
 @pytest.mark.parametrize(("rounds", "tolerance"), [(5, 3e-3), (6, 1e-3), (2, 1e-3), (1, 1e-3)])
-def test_a_round_over_all_vertices_tells_the_change(rounds: int, tolerance: float, pocl_device: Device) -> None:
+def test_a_round_over_all_vertices_tells_the_change(rounds: int, tolerance: float, processor: Device) -> None:
     """Another round then changes rows by at most 0.85 of it; rounds that send changes only tell too little."""
     graph = connected(700, False, 1)
     scale, seed = np.full(700, 0.85), 0.15 * np.eye(700)[:, :3]
-    given: Any = {"tolerance": tolerance, "changes": True, "device": pocl_device.info.spec, "database": None}
+    given: Any = {"tolerance": tolerance, "changes": True, "device": processor.info.spec, "database": None}
     found = run_rounds(graph, scale, np.arange(3), seed[:3], rule="seeded", largest=1, max_rounds=rounds, **given)
     rows = found.rows.astype(np.float64)
     again = 0.85 * (matrix_in(graph) @ rows) / graph.degrees[:, None] + seed
@@ -226,22 +226,22 @@ def test_a_round_over_all_vertices_tells_the_change(rounds: int, tolerance: floa
 
 
 @pytest.mark.slow
-def test_sums_of_many_neighbours(pocl_device: Device) -> None:
+def test_sums_of_many_neighbours(processor: Device) -> None:
     n = 150_000
     leaves = np.arange(1, n)
     star = as_arcs(np.column_stack([np.zeros(n - 1, np.int64), leaves]))
     known = {int(v): {"a": 0.1, "b": 0.9} for v in leaves}
-    found = propagate(star, known, tolerance=1e-5, device=pocl_device.info.spec)
+    found = propagate(star, known, tolerance=1e-5, device=processor.info.spec)
     assert found.shares[0] == pytest.approx([0.1, 0.9], abs=1e-5)
 
 
-def test_published_rounds_end_with_one_row_for_all(pocl_device: Device) -> None:
+def test_published_rounds_end_with_one_row_for_all(processor: Device) -> None:
     """The degree-weighted mean of the start, which is why known labels are held by the other rules."""
     made = nx.karate_club_graph()
     for _, _, data in made.edges(data=True):
         data.clear()
     known = {v: data["club"] for v, data in made.nodes(data=True)}
-    found = propagate(made, known, rule="published", tolerance=1e-6, device=pocl_device.info.spec)
+    found = propagate(made, known, rule="published", tolerance=1e-6, device=processor.info.spec)
     degrees = np.array([made.degree(v) for v in made])
     share = degrees[[known[v] == "Mr. Hi" for v in made]].sum() / degrees.sum()
     assert found.shares[:, found.classes.tolist().index("Mr. Hi")] == pytest.approx(np.full(34, share), abs=1e-4)
@@ -256,8 +256,8 @@ def test_weights_far_apart(opencl_device: Device) -> None:
     assert found.unreached.tolist() == [8]
 
 
-def test_what_labels_may_be(tmp_path: Path, pocl_device: Device) -> None:
-    on, path = pocl_device.info.spec, nx.path_graph(5)
+def test_what_labels_may_be(tmp_path: Path, processor: Device) -> None:
+    on, path = processor.info.spec, nx.path_graph(5)
     mixed = propagate(path, {0: {"a": 1, "b": 3}, 4: "c"}, device=on)
     assert mixed.classes.tolist() == ["a", "b", "c"]
     assert mixed.shares[0].tolist() == [0.25, 0.75, 0]
@@ -334,7 +334,7 @@ def test_a_csv_file_of_labels(tmp_path: Path, name: str, text: str, first: str) 
     assert "red" in found.classes.tolist()
 
 
-def test_labels_of_nobody_and_too_many(monkeypatch: pytest.MonkeyPatch, pocl_device: Device) -> None:
+def test_labels_of_nobody_and_too_many(monkeypatch: pytest.MonkeyPatch, processor: Device) -> None:
     graph = as_arcs(nx.path_graph(4))
     found = known_labels(graph, {0: 5, 1: -1, 2: None, 3: {6: 1.0, -1: 1.0}})
     assert (found.classes.tolist(), found.vertices.tolist()) == ([5, 6], [0, 3])
@@ -344,7 +344,7 @@ def test_labels_of_nobody_and_too_many(monkeypatch: pytest.MonkeyPatch, pocl_dev
     with pytest.raises(InputError, match="2 labels of 2 vertices take 96 B, and a limit leaves 90 B: give fewer"):
         known_labels(graph, {0: 5, 1: 6})
     with pytest.raises(InputError, match="rows of 1 numbers for 30 vertices take 248 B"):
-        personalized_pagerank(nx.path_graph(30), [3], tolerance=0.9, device=pocl_device.info.spec)
+        personalized_pagerank(nx.path_graph(30), [3], tolerance=0.9, device=processor.info.spec)
 
 
 @pytest.mark.parametrize(
@@ -364,13 +364,13 @@ def test_labels_of_nobody_and_too_many(monkeypatch: pytest.MonkeyPatch, pocl_dev
         ({"labels": {0: 1}, "max_rounds": 0}, "max_rounds=0: give a whole number of 1 or more"),
     ],
 )
-def test_errors_name_the_value(given: dict[str, Any], told: str, pocl_device: Device) -> None:
+def test_errors_name_the_value(given: dict[str, Any], told: str, processor: Device) -> None:
     with pytest.raises(InputError, match=told):
-        propagate(nx.path_graph(3), given.pop("labels"), device=pocl_device.info.spec, **given)
+        propagate(nx.path_graph(3), given.pop("labels"), device=processor.info.spec, **given)
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
-def test_odd_weights_are_refused_with_their_link(weight: float, pocl_device: Device) -> None:
+def test_odd_weights_are_refused_with_their_link(weight: float, processor: Device) -> None:
     made = nx.Graph()
     made.add_weighted_edges_from([(0, 1, 1.0), (1, 2, weight)])
     told = f"the weight from 1 to 2 is {weight}; give finite ones of 0 or more"
@@ -382,8 +382,8 @@ def test_odd_weights_are_refused_with_their_link(weight: float, pocl_device: Dev
         propagate(nx.DiGraph([(0, 1)]), {0: 1})
 
 
-def test_rounds_that_run_out_are_told(pocl_device: Device) -> None:
-    on = pocl_device.info.spec
+def test_rounds_that_run_out_are_told(processor: Device) -> None:
+    on = processor.info.spec
     with pytest.warns(LabelWarning, match=r"shares still change by .* after 5 rounds, and 0\.001 was asked for"):
         found = propagate(nx.path_graph(100), {0: 1, 99: 2}, max_rounds=5, device=on)
     assert (found.rounds, found.converged) == (5, False)
@@ -392,7 +392,7 @@ def test_rounds_that_run_out_are_told(pocl_device: Device) -> None:
 
 
 @pytest.mark.slow
-def test_as_many_are_right_as_by_scikit_learn(pocl_device: Device) -> None:
+def test_as_many_are_right_as_by_scikit_learn(processor: Device) -> None:
     """email-Eu-core with a tenth of the departments known, against LabelSpreading, at its default alpha and ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GraphWarning)  # some links are listed in both directions
@@ -401,7 +401,7 @@ def test_as_many_are_right_as_by_scikit_learn(pocl_device: Device) -> None:
     w = matrix_in(graph).toarray()
     places = np.arange(numbers.size)[:, None]
     for alpha in (0.2, 0.85):
-        model = LabelPropagation("spread", alpha, 1e-4, device=pocl_device.info.spec)
+        model = LabelPropagation("spread", alpha, 1e-4, device=processor.info.spec)
         other = LabelSpreading(kernel=lambda a, b: w, alpha=alpha, max_iter=300)
         ours = theirs = 0
         for seed in range(10):
@@ -420,8 +420,8 @@ def departments(graph: Arcs) -> Array:
     return np.array([found[v] for v in graph.ids.tolist()])
 
 
-def test_the_estimator_keeps_scikit_learns_ways(pocl_device: Device) -> None:
-    model = LabelPropagation(tolerance=1e-4, device=pocl_device.info.spec)
+def test_the_estimator_keeps_scikit_learns_ways(processor: Device) -> None:
+    model = LabelPropagation(tolerance=1e-4, device=processor.info.spec)
     assert repr(model).startswith("LabelPropagation(tolerance=0.0001")
     assert model.set_params(rule="spread").get_params()["rule"] == "spread"
     assert model.fit(nx.path_graph(4), {0: "a", 3: "b"}) is model

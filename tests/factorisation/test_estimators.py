@@ -16,10 +16,9 @@ from mmsbgen.base.errors import InputError, NotFittedError
 from mmsbgen.factorisation import ALS, MatrixFactorization
 from mmsbgen.factorisation.fit_loop import InterruptedFactorisation, Scaled, fit_sweeps
 from mmsbgen.families.mf import reference
-from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.generated import generated_ratings, order_of, start_factors
 from mmsbgen.families.mf.reference import Factors, Steps
 from mmsbgen.families.mf.schedules import SCHEDULES
-from mmsbgen.families.mf.start import order_of, start_factors
 from mmsbgen.ratings import Ratings, as_ratings
 
 DEVICE = "pocl"
@@ -87,8 +86,9 @@ def test_the_same_seed_gives_the_same_bits(small: Ratings, pocl_device: Any) -> 
     assert one.schedule_ == "tiles"
     with pytest.raises(InputError, match="only tiles, matchings, .* give the same bits again"):
         fitted(1, schedule="adds")
-    solved = [ALS(5, n_epochs=3, device=DEVICE).fit(small).user_factors.tobytes() for _ in range(2)]
-    assert solved[0] == solved[1]
+    for solver in ("cholesky", "cg"):
+        solved = [ALS(5, n_epochs=3, solver=solver, device=DEVICE).fit(small).user_factors.tobytes() for _ in range(2)]
+        assert solved[0] == solved[1]
 
 
 @pytest.mark.slow
@@ -113,9 +113,11 @@ def test_a_matrix_of_rank_one_is_found(pocl_device: Any) -> None:
     assert fitted.history_[-1]["rmse"] < 1e-3
 
 
-def test_least_squares_never_raise_their_objective(small: Ratings, pocl_device: Any) -> None:
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_least_squares_never_raise_their_objective(solver: str, small: Ratings, pocl_device: Any) -> None:
     def objective(epochs: int) -> float:
-        model = ALS(6, n_epochs=epochs, reg=0.3, weighted=False, device=DEVICE).fit(small).model_
+        how = {"n_epochs": epochs, "reg": 0.3, "weighted": False, "solver": solver}
+        model = ALS(6, **how, device=DEVICE).fit(small).model_
         scale = float(small.values.std())
         left = small.values - model.predicted(small.users.astype(int), small.items.astype(int), False)
         lengths = ((model.p.astype(float) ** 2).sum() + (model.q.astype(float) ** 2).sum()) / scale
@@ -138,13 +140,17 @@ def test_implicit_feedback_is_solved_as_implicit_does(pocl_device: Any) -> None:
         weight, wanted = matrix.toarray() + 1.0, (matrix.toarray() > 0).astype(float)
         return float((weight * (wanted - p @ q.T) ** 2).sum() + 5.0 * ((p**2).sum() + (q**2).sum()))
 
-    ours = ALS(8, n_epochs=30, reg=5.0, implicit=True, device=DEVICE).fit(matrix)
+    ours, stepped = (
+        ALS(8, n_epochs=30, reg=5.0, implicit=True, solver=solver, device=DEVICE).fit(matrix)
+        for solver in ("cholesky", "cg")
+    )
     shifted = matrix.astype(np.float32).tocsr()
     shifted.data += 1  # its confidence is what is given, ours 1 more
     with threadpool_limits(1, "blas"):
         theirs = AlternatingLeastSquares(8, regularization=5.0, iterations=30, use_cg=False, random_state=0)
         theirs.fit(sparse.csr_matrix(shifted), show_progress=False)
-    assert loss(ours.user_factors, ours.item_factors) < 1.01 * loss(theirs.user_factors, theirs.item_factors)
+    for each in (ours, stepped):
+        assert loss(each.user_factors, each.item_factors) < 1.01 * loss(theirs.user_factors, theirs.item_factors)
     ids, scores = ours.recommend(0, N=5)
     assert not set(ids.tolist()) & set(items[users == 0].tolist())
     assert list(scores) == sorted(scores, reverse=True)
@@ -333,6 +339,8 @@ def test_counts_of_zero_are_no_preference(pocl_device: Any) -> None:
     without = ALS(3, n_epochs=2, implicit=True, device=DEVICE).fit((users, items, counts))
     np.testing.assert_allclose(with_zeros.user_factors, without.user_factors, rtol=1e-4, atol=1e-6)
     assert with_zeros.recommend(0, N=30)[0].tolist() == without.recommend(0, N=30)[0].tolist()
+    with pytest.raises(InputError, match="solver='qr': give one of auto, cholesky, cg"):
+        ALS(solver="qr", device=DEVICE).fit(([1], [1], [1.0]))
     with pytest.raises(InputError, match="has counts of 0 only"):
         ALS(implicit=True, device=DEVICE).fit(([1], [1], [0.0]))
 

@@ -140,9 +140,10 @@ def test_a_device_without_room_for_the_best_factors(
 
 @pytest.mark.opencl
 def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
-    for method in ("als", "implicit"):
+    for method, solver in (("als", "auto"), ("implicit", "cg")):
         file = tmp_path / f"{method}.npz"
-        done = run("fit", ratings, "--method", method, "-k", 4, "--epochs", 2, "-o", file, "--device", "pocl", "--json")
+        sizes = "-k", 4, "--epochs", 2, "--solver", solver
+        done = run("fit", ratings, "--method", method, *sizes, "-o", file, "--device", "pocl", "--json")
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["sweeps"] <= 2
         assert run("recommend", file, "--user", 0).exit_code == 0
@@ -156,6 +157,7 @@ def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
         (("fit", "{ratings}", "-o", "{out}", "--holdout", "7"), "holdout=7.0"),
         (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--deterministic"), "is of the method sgd"),
         (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--schedule", "locks"), "is of the method sgd"),
+        (("fit", "{ratings}", "-o", "{out}", "--solver", "cg"), "is of the methods als and implicit"),
         (("fit", "{ratings}", "-o", "{out}", "--method", "implicit", "--test", "{ratings}"), "are for ratings"),
         (("fit", "{ratings}", "-o", "{out}", "--holdout", "0.2", "--test", "{ratings}"), "give one of them"),
         (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--storage", "bfloat16"), "is of the method sgd"),

@@ -56,8 +56,8 @@ GROUPS = (
     ("bfs", "sssp", "cores"),
     ("components", "pagerank", "parents"),
     ("propagate", "solve", "messages"),
-    ("sgd_tiles", "sgd_steps", "sgd_locks", "sgd_nodes", "sgd_hybrid", "sgd_adds", "sgd_hogwild"),
-    ("als_rows", "square_error"),
+    ("sgd_tiles", "sgd_steps", "sgd_blocks", "sgd_locks", "sgd_nodes", "sgd_hybrid", "sgd_adds", "sgd_hogwild"),
+    ("als_rows", "als_cg", "square_error"),
 )
 #: Completions of a pair of values of which the best is taken, for each kernel that has it.
 _TRIES = 5

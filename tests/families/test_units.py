@@ -55,54 +55,54 @@ def launched(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", MMSB.written_in("opencl"))
-def test_launches_at_sizes_that_are_timed_are_right(opencl_device: Device, kernel: str) -> None:
+def test_launches_at_sizes_that_are_timed_are_right(processor: Device, kernel: str) -> None:
     sizes = [{"partners": "stratified"}] if kernel == "sample_partners" else [{}]
     sizes += [{"partners": "shared-uniform"}] if kernel in ("star_rows", "star_shared") else []
     sizes += [{"storage": "bfloat16"}] if kernel in ("update_phi", "init_pi", "theta_partial") else []
     # Enough entries at the floor that they show in the sums of columns.
     sizes += [{"K": 60, "N": 60_000}] if kernel == "sparse_rows" else []
     for more in sizes:
-        with launched(opencl_device, kernel, **more) as (bound, workload, placed):
-            check = FullSizeCheck(opencl_device, bound.spec, workload, placed)
+        with launched(processor, kernel, **more) as (bound, workload, placed):
+            check = FullSizeCheck(processor, bound.spec, workload, placed)
             assert check.first(bound)() is None
             assert check.first(bound)() is None, "by what is known by now"
         turns = min(3, 1 + len(workload.rotations))
-        with launched(opencl_device, kernel, turns, **more) as (bound, workload, placed):
-            check = FullSizeCheck(opencl_device, bound.spec, workload, placed)
+        with launched(processor, kernel, turns, **more) as (bound, workload, placed):
+            check = FullSizeCheck(processor, bound.spec, workload, placed)
             assert check.last(bound, turns - 1)() is None
 
 
 @pytest.mark.opencl
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", UNITED)
-def test_one_wrong_number_of_the_last_unit_is_seen(pocl_device: Device, kernel: str) -> None:
-    with launched(pocl_device, kernel) as (bound, workload, placed):
+def test_one_wrong_number_of_the_last_unit_is_seen(processor: Device, kernel: str) -> None:
+    with launched(processor, kernel) as (bound, workload, placed):
         for units in workload.units:
             for name, places in units.places(np.array([units.count - 1])).items():
                 if name in COUNTED:
                     continue
                 place = int(np.ravel(places)[0])
-                before = pocl_device.download_range(placed[name], place, place + 1)
+                before = processor.download_range(placed[name], place, place + 1)
                 wrong = before.copy()
                 wrong.reshape(-1)[0] += 1
-                pocl_device.write(placed[name], wrong, place)
-                said = FullSizeCheck(pocl_device, bound.spec, workload, placed).first(bound)()
+                processor.write(placed[name], wrong, place)
+                said = FullSizeCheck(processor, bound.spec, workload, placed).first(bound)()
                 assert said is not None, name
                 assert said.startswith(f"result {units.count - 1} of {units.count}: ") or units.count == 1
-                pocl_device.write(placed[name], before, place)
+                processor.write(placed[name], before, place)
 
 
 @pytest.mark.opencl
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", UNITED)
-def test_one_unit_that_is_as_before_is_seen(pocl_device: Device, kernel: str) -> None:
-    with launched(pocl_device, kernel) as (bound, workload, placed):
+def test_one_unit_that_is_as_before_is_seen(processor: Device, kernel: str) -> None:
+    with launched(processor, kernel) as (bound, workload, placed):
         for units in (each for each in workload.units if each.changed):
             left_out = units.count // 3
             for name, places in units.places(np.array([left_out])).items():
                 for place in np.ravel(places).tolist():
-                    pocl_device.write(placed[name], workload.arguments[name][place : place + 1], place)
-            said = FullSizeCheck(pocl_device, bound.spec, workload, placed).first(bound)()
+                    processor.write(placed[name], workload.arguments[name][place : place + 1], place)
+            said = FullSizeCheck(processor, bound.spec, workload, placed).first(bound)()
             assert said == f"result {left_out} of {units.count} was left out"
             break
 

@@ -14,9 +14,8 @@ from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.state.chain_state import ChainState
 
 
-@pytest.mark.opencl
-def test_an_evaluation_counts_once_its_state_is_restored(pocl_device, chain, middling):
-    sampler = chain(pocl_device, middling, mini_batch_size=20)
+def test_an_evaluation_counts_once_its_state_is_restored(processor, chain, middling):
+    sampler = chain(processor, middling, mini_batch_size=20)
     sampler.initialise()
     sampler.iterate(3)
     before = sampler.chain
@@ -28,10 +27,9 @@ def test_an_evaluation_counts_once_its_state_is_restored(pocl_device, chain, mid
     assert (first.samples, third.samples) == (1, 2)
 
 
-@pytest.mark.opencl
-def test_a_restored_state_goes_on_as_it_would_have(pocl_device, chain, middling):
+def test_a_restored_state_goes_on_as_it_would_have(processor, chain, middling):
     """Iterations draw by their number: what the arrays hold is the same, and so is the chain."""
-    one, other = (chain(pocl_device, middling, mini_batch_size=20) for _ in range(2))
+    one, other = (chain(processor, middling, mini_batch_size=20) for _ in range(2))
     for sampler in (one, other):
         sampler.initialise()
         sampler.iterate(4)
@@ -55,10 +53,9 @@ def test_means_begin_anew_where_a_run_gets_a_length():
     assert state.beta_sum.tolist() == [1, 1], "the state before is as it was"
 
 
-@pytest.mark.opencl
-def test_theta_sums_the_groups_of_the_configuration_that_ran(pocl_device, chain, middling, monkeypatch):
+def test_theta_sums_the_groups_of_the_configuration_that_ran(processor, chain, middling, monkeypatch):
     """The first launch of block_links may replace a configuration that fails by one with other groups."""
-    sampler = chain(pocl_device, middling, mini_batch="block", mini_batch_size=20)
+    sampler = chain(processor, middling, mini_batch="block", mini_batch_size=20)
     sampler.initialise()
     replaced = SimpleNamespace(config={"groups": 3}, launch=lambda *_: pytest.fail("launched by its own name"))
     update, launched = sampler.partners.update, {}

@@ -63,9 +63,9 @@ def plain(trace):
 
 
 @pytest.fixture
-def saved(opencl_device, chain, middling, tmp_path):
+def saved(processor, chain, middling, tmp_path):
     """A checkpoint after 20 of 40 iterations."""
-    sampler = chain(opencl_device, middling, iterations=40)
+    sampler = chain(processor, middling, iterations=40)
     sampler.initialise()
     trace: list = []
     go(sampler, trace, 20)
@@ -78,14 +78,14 @@ def saved(opencl_device, chain, middling, tmp_path):
     MODES,
     ids=lambda o: " ".join(str(o.get(name, "")) for name in ("mini_batch", "partners", "storage")).strip(),
 )
-def test_a_stopped_run_goes_on_bit_for_bit(opencl_device, chain, middling, tmp_path, options):
+def test_a_stopped_run_goes_on_bit_for_bit(processor, chain, middling, tmp_path, options):
     options = {"iterations": 40, "evaluate_every": 3, "burn_in": 0.2, **options}
-    straight = chain(opencl_device, middling, **options)
+    straight = chain(processor, middling, **options)
     straight.initialise()
     whole: list = []
     go(straight, whole)
 
-    stopped, trace = chain(opencl_device, middling, **options), []
+    stopped, trace = chain(processor, middling, **options), []
     stopped.initialise()
     seconds = go(stopped, trace, 20)
     assert stopped.iteration == 20
@@ -99,7 +99,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(opencl_device, chain, middling, tmp_p
 
     there = checkpoints.load(path)
     resumed = chain(
-        opencl_device, middling, **{f.name: getattr(there.options, f.name) for f in dataclasses.fields(Options)}
+        processor, middling, **{f.name: getattr(there.options, f.name) for f in dataclasses.fields(Options)}
     )
     assert checkpoints.differences(there, resumed) == []
     checkpoints.restore(there, resumed)
@@ -113,12 +113,12 @@ def test_a_stopped_run_goes_on_bit_for_bit(opencl_device, chain, middling, tmp_p
 
 
 @pytest.mark.parametrize("every_seconds", [300.0, -1.0], ids=["at the end", "periodic"])
-def test_a_finished_run_goes_on_as_if_it_had_not_ended(opencl_device, chain, middling, tmp_path, every_seconds):
+def test_a_finished_run_goes_on_as_if_it_had_not_ended(processor, chain, middling, tmp_path, every_seconds):
     """Its last evaluation, at iteration 10, is one that a longer run does not make."""
     options = {"evaluate_every": 4, "burn_in_iterations": 3, "average": True}
 
     def go_on(iterations, path=None):
-        sampler, trace, seconds = chain(opencl_device, middling, iterations=iterations, **options), [], 0.0
+        sampler, trace, seconds = chain(processor, middling, iterations=iterations, **options), [], 0.0
         if path is None:
             sampler.initialise()
         else:
@@ -152,21 +152,21 @@ def test_a_finished_run_goes_on_as_if_it_had_not_ended(opencl_device, chain, mid
         assert np.array_equal(more[name], value), name
 
 
-def test_another_configuration_is_said(opencl_device, chain, middling, saved):
+def test_another_configuration_is_said(processor, chain, middling, saved):
     there = checkpoints.load(saved)
     config = there.configs["update_phi"] | {"vector_width": 2}
-    sampler = chain(opencl_device, middling, {"update_phi": config}, iterations=40)
+    sampler = chain(processor, middling, {"update_phi": config}, iterations=40)
     assert checkpoints.differences(there, sampler) == ["update_phi configuration"]
     checkpoints.restore(there, sampler)
     go(sampler, there.trace)
     assert sampler.iteration == 40
 
 
-def test_another_device_is_said(opencl_device, chain, middling, saved):
+def test_another_device_is_said(processor, chain, middling, saved):
     there = checkpoints.load(saved)
     there.meta["fingerprint"]["device"] = "cuda NVIDIA something"
     there.meta["fingerprint"]["driver"] = "550"
-    changed = checkpoints.differences(there, chain(opencl_device, middling, iterations=40))
+    changed = checkpoints.differences(there, chain(processor, middling, iterations=40))
     assert changed == ["device", "driver"]
 
 
@@ -185,11 +185,11 @@ def test_what_the_future_of_a_chain_depends_on_is_kept(opencl_device, chain, mid
         assert "LLVM" in info.platform_version
 
 
-def test_a_checkpoint_from_before_an_entry_is_not_resumed_bit_for_bit(opencl_device, chain, middling, saved):
+def test_a_checkpoint_from_before_an_entry_is_not_resumed_bit_for_bit(processor, chain, middling, saved):
     meta = checkpoints.load(saved).meta
     older = {name: text for name, text in meta["fingerprint"].items() if name != "platform version"}
     rewrite(saved, fingerprint=older)
-    sampler = chain(opencl_device, middling, iterations=40)
+    sampler = chain(processor, middling, iterations=40)
     assert checkpoints.differences(checkpoints.load(saved), sampler) == ["platform version"]
 
 
@@ -207,8 +207,8 @@ def rewrite(path, **changes):
     np.savez(path, **arrays)
 
 
-def test_files_that_are_no_checkpoint(pocl_device, chain, middling, tmp_path):
-    sampler = chain(pocl_device, middling)
+def test_files_that_are_no_checkpoint(processor, chain, middling, tmp_path):
+    sampler = chain(processor, middling)
     sampler.initialise()
     good = tmp_path / "good.npz"
     checkpoints.save(good, sampler, [], 0.0)
@@ -258,9 +258,9 @@ FORGED = [
 ]  # fmt: skip
 
 
-def test_forged_descriptions(pocl_device, chain, middling, tmp_path):
+def test_forged_descriptions(processor, chain, middling, tmp_path):
     """Archives with valid checksums whose entries are of other types, not finite, or out of range."""
-    sampler = chain(pocl_device, middling)
+    sampler = chain(processor, middling)
     sampler.initialise()
     good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
     checkpoints.save(good, sampler, [], 0.0)
@@ -289,9 +289,9 @@ def leaves(value, place=()):
 
 
 @pytest.mark.slow
-def test_any_changed_description_is_refused_or_works(pocl_device, chain, middling, tmp_path):
+def test_any_changed_description_is_refused_or_works(processor, chain, middling, tmp_path):
     options = {"iterations": 12, "evaluate_every": 3, "average": True}
-    sampler, trace = chain(pocl_device, middling, **options), []
+    sampler, trace = chain(processor, middling, **options), []
     sampler.initialise()
     go(sampler, trace, 9)
     path = tmp_path / "c.npz"
@@ -341,9 +341,9 @@ def test_any_changed_description_is_refused_or_works(pocl_device, chain, middlin
         ("beta_sum", lambda a: a.astype(object), "beta_sum|Object arrays"),
     ],
 )
-def test_forged_arrays(pocl_device, chain, middling, tmp_path, name, change, said):
+def test_forged_arrays(processor, chain, middling, tmp_path, name, change, said):
     """Archives with valid checksums whose numbers no chain has."""
-    sampler, trace = chain(pocl_device, middling, iterations=10, average=True), []
+    sampler, trace = chain(processor, middling, iterations=10, average=True), []
     sampler.initialise()
     go(sampler, trace, 9)
     path = tmp_path / "c.npz"
@@ -357,8 +357,8 @@ def test_forged_arrays(pocl_device, chain, middling, tmp_path, name, change, sai
 
 
 @pytest.mark.parametrize("name", ["pi", "row_sums", "theta", "beta", "sums", "published_sum"])
-def test_flipped_bits_and_missing_arrays(pocl_device, chain, middling, tmp_path, name):
-    sampler = chain(pocl_device, middling)
+def test_flipped_bits_and_missing_arrays(processor, chain, middling, tmp_path, name):
+    sampler = chain(processor, middling)
     sampler.initialise()
     good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
     checkpoints.save(good, sampler, [], 0.0)
@@ -384,17 +384,17 @@ def test_flipped_bits_and_missing_arrays(pocl_device, chain, middling, tmp_path,
         checkpoints.restore(checkpoints.load(bad), sampler)
 
 
-def test_another_graph(pocl_device, chain, middling, awkward, tmp_path):
-    sampler = chain(pocl_device, middling)
+def test_another_graph(processor, chain, middling, awkward, tmp_path):
+    sampler = chain(processor, middling)
     sampler.initialise()
     checkpoints.save(tmp_path / "c.npz", sampler, [], 0.0)
     with pytest.raises(InputError, match="another graph"):
-        checkpoints.restore(checkpoints.load(tmp_path / "c.npz"), chain(pocl_device, awkward))
+        checkpoints.restore(checkpoints.load(tmp_path / "c.npz"), chain(processor, awkward))
 
 
 @pytest.mark.parametrize("error", [RuntimeError("crash"), KeyboardInterrupt(), OSError(28, "No space left on device")])
-def test_a_crash_while_writing_leaves_the_older_checkpoint(pocl_device, chain, middling, tmp_path, monkeypatch, error):
-    sampler = chain(pocl_device, middling)
+def test_a_crash_while_writing_leaves_the_older_checkpoint(processor, chain, middling, tmp_path, monkeypatch, error):
+    sampler = chain(processor, middling)
     sampler.initialise()
     path = tmp_path / "c.npz"
     checkpoints.save(path, sampler, [], 0.0)

@@ -52,9 +52,9 @@ def test_a_device_finds_the_labels_of_threads(opencl_device, seed):
         assert np.array_equal(corrected(graph, merged, costs, seed, mover), corrected(graph, merged, costs, seed))
 
 
-def test_refinement_of_many_links_uses_the_device_of_the_run(opencl_device, chain, middling, monkeypatch, caplog):
+def test_refinement_of_many_links_uses_the_device_of_the_run(processor, chain, middling, monkeypatch, caplog):
     """It finds the communities that threads find; a kernel that does not compile leaves it to them, with a warning."""
-    sampler = chain(opencl_device, middling, n_communities=4, mini_batch="block", noise=None)
+    sampler = chain(processor, middling, n_communities=4, mini_batch="block", noise=None)
     assert refine.mover_of(sampler) is in_threads
     monkeypatch.setattr(refine, "MANY", 0)
     graph = with_hubs(3000, 2)
@@ -71,9 +71,9 @@ def test_refinement_of_many_links_uses_the_device_of_the_run(opencl_device, chai
     assert "vertices move in threads when communities are split: no such instruction" in caplog.text
 
 
-def test_a_graph_without_links_has_no_moves(opencl_device):
+def test_a_graph_without_links_has_no_moves(processor):
     graph = Weighted.of(Adjacency.from_pairs(np.zeros((0, 2), np.int64), 4))
-    with on_device(opencl_device.info.spec, lambda: CONFIG) as mover:
+    with on_device(processor.info.spec, lambda: CONFIG) as mover:
         assert moved(graph, 1.0, np.random.default_rng(0), mover=mover).tolist() == [0, 1, 2, 3]
 
 

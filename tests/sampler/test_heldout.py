@@ -68,11 +68,11 @@ def test_standard_errors_where_a_class_is_missing():
 
 
 @pytest.mark.parametrize("average", [False, True])
-def test_results_are_evaluated_on_pairs_that_nothing_else_sees(opencl_device, chain, middling, monkeypatch, average):
+def test_results_are_evaluated_on_pairs_that_nothing_else_sees(processor, chain, middling, monkeypatch, average):
     """By eq. (2.2) of the rows that the run reports, a part at a time, and alike for validation and test."""
     monkeypatch.setattr("mmsbgen.sampler.diagnostics.explained_links._BLOCK", 5 * 7)
     parts = split(middling.graph, validation=0.1, test=0.2, seed=1)
-    sampler = chain(opencl_device, parts, iterations=6, evaluate_every=1, delta=1e-4, dtype="float64", average=average)
+    sampler = chain(processor, parts, iterations=6, evaluate_every=1, delta=1e-4, dtype="float64", average=average)
     sampler.initialise()
     for _ in range(6):
         sampler.step()
@@ -98,8 +98,8 @@ def test_results_are_evaluated_on_pairs_that_nothing_else_sees(opencl_device, ch
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_running_means_begin_after_burn_in_and_published_ones_at_the_start(opencl_device, chain, middling, dtype):
-    sampler = chain(opencl_device, middling, dtype=dtype, iterations=8, evaluate_every=1, burn_in=0.5, delta=1e-4)
+def test_running_means_begin_after_burn_in_and_published_ones_at_the_start(processor, chain, middling, dtype):
+    sampler = chain(processor, middling, dtype=dtype, iterations=8, evaluate_every=1, burn_in=0.5, delta=1e-4)
     sampler.initialise()
     pairs, links = middling.validation.pairs, middling.validation.labels
     count, density = len(pairs), middling.graph.n_links / (60 * 59 / 2)
@@ -133,8 +133,8 @@ def test_running_means_begin_after_burn_in_and_published_ones_at_the_start(openc
         assert got["published_perplexity"] == pytest.approx(math.exp(-(a + b) / count), rel=rel)
 
 
-def test_the_posterior_mean_is_that_of_the_samples(opencl_device, chain, middling):
-    sampler = chain(opencl_device, middling, dtype="float64", iterations=6, evaluate_every=1, burn_in=0.5, average=True)
+def test_the_posterior_mean_is_that_of_the_samples(processor, chain, middling):
+    sampler = chain(processor, middling, dtype="float64", iterations=6, evaluate_every=1, burn_in=0.5, average=True)
     sampler.initialise()
     rows, strengths = [], []
     for iteration in range(7):
@@ -150,7 +150,7 @@ def test_the_posterior_mean_is_that_of_the_samples(opencl_device, chain, middlin
 
 
 @pytest.mark.parametrize("mini_batch", ["block", "random-node"])
-def test_a_vertex_all_of_whose_links_are_held_out_is_unknown_not_unlinked(opencl_device, chain, mini_batch):
+def test_a_vertex_all_of_whose_links_are_held_out_is_unknown_not_unlinked(processor, chain, mini_batch):
     """Two cliques of 20, and a vertex with links to five of the first that the fit does not see.
 
     The chain puts it where nobody is linked, so that its links would rank below every non-link.
@@ -165,7 +165,7 @@ def test_a_vertex_all_of_whose_links_are_held_out_is_unknown_not_unlinked(opencl
     training = np.array(sorted(links))
     parts = Split(graph, 0, training, pairs, HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool)))
     assert parts.unlinked.tolist() == [40]
-    sampler = chain(opencl_device, parts, mini_batch=mini_batch, noise=False, n_communities=6, delta=1e-5)
+    sampler = chain(processor, parts, mini_batch=mini_batch, noise=False, n_communities=6, delta=1e-5)
     sampler.initialise()
     for _ in range(60):
         sampler.step()

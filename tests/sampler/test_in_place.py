@@ -7,10 +7,8 @@ import pytest
 
 
 @pytest.mark.parametrize(("partners", "in_place"), [("shared-uniform", True), ("shared", False), ("uniform", False)])
-def test_rows_stay_in_their_slots_where_no_other_row_is_read(opencl_device, chain, middling, partners, in_place):
-    sampler = chain(
-        opencl_device, middling, mini_batch="random-node", mini_batch_size=30, partners=partners, n_partners=16
-    )
+def test_rows_stay_in_their_slots_where_no_other_row_is_read(processor, chain, middling, partners, in_place):
+    sampler = chain(processor, middling, mini_batch="random-node", mini_batch_size=30, partners=partners, n_partners=16)
     sampler.initialise()
     n = middling.graph.n_vertices
     before, _ = sampler.rows(0, n)

@@ -147,12 +147,10 @@ def test_iterations_equal_the_reference(opencl_device, chain, middling, step, no
 
 @pytest.mark.parametrize("n_partners", [1, 5, 200])
 @pytest.mark.parametrize(("size", "noise"), [(14, False), (5, True)])
-def test_blocks_equal_the_definition_with_hub_isolated_and_held_out(
-    opencl_device, chain, awkward, n_partners, size, noise
-):
+def test_blocks_equal_the_definition_with_hub_isolated_and_held_out(processor, chain, awkward, n_partners, size, noise):
     """The reference has an explicit weight for every partner; most are drawn several times here."""
     options = {"mini_batch": "block", "mini_batch_size": size, "n_partners": n_partners, "noise": noise}
-    sampler = chain(opencl_device, awkward, dtype="float64", delta=1e-4, **options)
+    sampler = chain(processor, awkward, dtype="float64", delta=1e-4, **options)
     sampler.initialise()
     for _ in range(4):
         before, batch = run_until_some(sampler)
@@ -161,10 +159,10 @@ def test_blocks_equal_the_definition_with_hub_isolated_and_held_out(
 
 @pytest.mark.parametrize("n_partners", [1, 5, 14, 200])
 @pytest.mark.parametrize("partners", SHARED)
-def test_stars_that_share_equal_the_definition(opencl_device, chain, awkward, partners, n_partners):
+def test_stars_that_share_equal_the_definition(processor, chain, awkward, partners, n_partners):
     """Hub, isolated and held-out pairs; vertices are partners of the mini-batch they are in; from 14 on all are."""
     options = {"partners": partners, "mini_batch_size": 6, "n_partners": n_partners}
-    sampler = chain(opencl_device, awkward, dtype="float64", delta=1e-4, **options)
+    sampler = chain(processor, awkward, dtype="float64", delta=1e-4, **options)
     assert sampler.rule.n == min(n_partners, 14)
     sampler.initialise()
     drawn, sizes = set(), set()
@@ -191,17 +189,17 @@ def test_stars_that_share_equal_the_definition(opencl_device, chain, awkward, pa
         (False, "random-node", "shared-uniform"),
     ],
 )
-def test_single_precision_equals_the_reference(opencl_device, chain, middling, noise, mini_batch, partners):
+def test_single_precision_equals_the_reference(processor, chain, middling, noise, mini_batch, partners):
     options = {"noise": noise, "mini_batch": mini_batch, "partners": partners}
-    sampler = chain(opencl_device, middling, n_communities=K, delta=1e-4, **options)
+    sampler = chain(processor, middling, n_communities=K, delta=1e-4, **options)
     sampler.initialise()
     for _ in range(3):
         before, batch = run_until_some(sampler)
         compare(sampler, before, batch, 2.0**-24)
 
 
-def test_the_start_is_the_reference_s(opencl_device, chain, middling):
-    sampler = chain(opencl_device, middling, dtype="float64", initial_row_sum=None)
+def test_the_start_is_the_reference_s(processor, chain, middling):
+    sampler = chain(processor, middling, dtype="float64", initial_row_sum=None)
     sampler.initialise()
     pi, sums, theta, beta = state_of(sampler)
     rows, total = equations.initial_rows(11, np.arange(60), K)
@@ -216,19 +214,10 @@ def everything(sampler):
     return (*sampler.rows(0, n), sampler.state.theta(), sampler.state.beta(), held)
 
 
-@pytest.mark.parametrize(
-    ("mini_batch", "partners"),
-    [
-        *((name, "stratified") for name in ("random-node", "block", "random-pair")),
-        *(("random-node", name) for name in SHARED),
-        ("random-pair", "shared"),
-    ],
-)
-def test_the_same_seed_gives_the_same_bits(opencl_device, chain, middling, mini_batch, partners):
+def repeat(device, chain, parts, **options):
     results = []
     for seed in (4, 4, 5):
-        options = {"mini_batch": mini_batch, "partners": partners, "mini_batch_size": 20}
-        sampler = chain(opencl_device, middling, seed=seed, **options)
+        sampler = chain(device, parts, seed=seed, mini_batch_size=20, **options)
         sampler.initialise()
         for _ in range(15):
             sampler.step()
@@ -238,7 +227,23 @@ def test_the_same_seed_gives_the_same_bits(opencl_device, chain, middling, mini_
     assert not np.array_equal(results[0][0], results[2][0])
 
 
-def test_configurations_agree_after_a_step(opencl_device, chain, middling):
+def test_the_same_seed_gives_the_same_bits(opencl_device, chain, middling):
+    repeat(opencl_device, chain, middling, mini_batch="random-node", partners="stratified")
+
+
+@pytest.mark.parametrize(
+    ("mini_batch", "partners"),
+    [
+        *((name, "stratified") for name in ("block", "random-pair")),
+        *(("random-node", name) for name in SHARED),
+        ("random-pair", "shared"),
+    ],
+)
+def test_the_same_seed_gives_the_same_bits_in_other_modes(processor, chain, middling, mini_batch, partners):
+    repeat(processor, chain, middling, mini_batch=mini_batch, partners=partners)
+
+
+def test_configurations_agree_after_a_step(processor, chain, middling):
     """Another form, width, block size and kernel split: the same row to rounding, from the same words."""
     plain = {
         "placement": "THREAD",
@@ -264,7 +269,7 @@ def test_configurations_agree_after_a_step(opencl_device, chain, middling):
     found = []
     for config in configs:
         assert set(config) == {axis.name for axis in UPDATE_PHI.space.axes}
-        sampler = chain(opencl_device, middling, {"update_phi": config}, dtype="float64", delta=1e-4)
+        sampler = chain(processor, middling, {"update_phi": config}, dtype="float64", delta=1e-4)
         assert ("update_pi" in sampler.kernels) == (not config["normalise"])
         sampler.initialise()
         run_until_some(sampler)
@@ -275,8 +280,8 @@ def test_configurations_agree_after_a_step(opencl_device, chain, middling):
 
 
 @pytest.mark.parametrize("partners", ["uniform", "stratified"])
-def test_held_out_pairs_inform_nothing(opencl_device, chain, awkward, partners):
-    sampler = chain(opencl_device, awkward, partners=partners, mini_batch_size=6, n_partners=5)
+def test_held_out_pairs_inform_nothing(processor, chain, awkward, partners):
+    sampler = chain(processor, awkward, partners=partners, mini_batch_size=6, n_partners=5)
     sampler.initialise()
     device, values = sampler.device, sampler.values
     held = {frozenset(pair) for pair in awkward.held_out_pairs.tolist()}
@@ -305,9 +310,9 @@ def test_held_out_pairs_inform_nothing(opencl_device, chain, awkward, partners):
     ("mini_batch", "partners"),
     [("random-node", "stratified"), ("block", "stratified"), ("random-node", "shared"), ("random-node", SHARED[1])],
 )
-def test_padding_stays_zero_and_every_slot_has_one_row(opencl_device, chain, awkward, mini_batch, partners):
+def test_padding_stays_zero_and_every_slot_has_one_row(processor, chain, awkward, mini_batch, partners):
     options = {"mini_batch": mini_batch, "partners": partners, "mini_batch_size": 6, "n_partners": 5}
-    sampler = chain(opencl_device, awkward, **options)
+    sampler = chain(processor, awkward, **options)
     sampler.initialise()
     device, values = sampler.device, sampler.values
     for _ in range(25):
@@ -319,9 +324,9 @@ def test_padding_stays_zero_and_every_slot_has_one_row(opencl_device, chain, awk
     np.testing.assert_allclose(pi.sum(axis=1), 1.0, atol=1e-5)
 
 
-def test_a_step_with_an_empty_batch_changes_nothing(opencl_device, chain, awkward, monkeypatch):
+def test_a_step_with_an_empty_batch_changes_nothing(processor, chain, awkward, monkeypatch):
 
-    sampler = chain(opencl_device, awkward, mini_batch="random-node-link")
+    sampler = chain(processor, awkward, mini_batch="random-node-link")
     sampler.initialise()
     before = everything(sampler)
     # Vertex 12 has no links.
@@ -331,9 +336,9 @@ def test_a_step_with_an_empty_batch_changes_nothing(opencl_device, chain, awkwar
     assert all(np.array_equal(x, y) for x, y in zip(before, everything(sampler), strict=True))
 
 
-def test_times_are_read_before_events_pile_up(opencl_device, chain, awkward, monkeypatch):
+def test_times_are_read_before_events_pile_up(processor, chain, awkward, monkeypatch):
     monkeypatch.setattr(stage_clock, "MOST_EVENTS", 20)
-    sampler = chain(opencl_device, awkward)
+    sampler = chain(processor, awkward)
     sampler.initialise()
     for _ in range(30):
         sampler.step()
@@ -342,7 +347,7 @@ def test_times_are_read_before_events_pile_up(opencl_device, chain, awkward, mon
 
 
 @pytest.mark.parametrize("mini_batch", ["random-node", "block", "random-pair"])
-def test_no_training_link_and_a_vertex_that_is_held_out_whole(pocl_device, chain, mini_batch):
+def test_no_training_link_and_a_vertex_that_is_held_out_whole(processor, chain, mini_batch):
     """Nothing of vertex 0 may be used, and there is no link at all: rows follow the non-links and the prior."""
     n = 7
     every = np.array([(a, b) for a in range(n) for b in range(a + 1, n)], np.int64)
@@ -351,7 +356,7 @@ def test_no_training_link_and_a_vertex_that_is_held_out_whole(pocl_device, chain
     held = HeldOut(every[:6], np.ones(6, bool))
     nothing = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
     parts = Split(graph, 0, np.zeros((0, 2), np.int64), held, nothing)
-    sampler = chain(pocl_device, parts, mini_batch=mini_batch, dtype="float64", delta=1e-4)
+    sampler = chain(processor, parts, mini_batch=mini_batch, dtype="float64", delta=1e-4)
     assert eligible(sampler.sources, 0) == 0
     sampler.initialise()
     for _ in range(12):

@@ -96,30 +96,30 @@ def test_readable():
     ]
 
 
-def test_refused_with_numbers_before_anything_is_allocated(opencl_device, chain, middling, monkeypatch):
-    before = opencl_device.allocated
+def test_refused_with_numbers_before_anything_is_allocated(processor, chain, middling, monkeypatch):
+    before = processor.allocated
     monkeypatch.setattr(memory_needs, "available_host_memory", lambda: (310_000_000, "the limit of this test"))
     with pytest.raises(
         DeviceMemoryError, match=r"does not fit: it needs .* MB on the device .*the limit of this test "
     ):
-        chain(opencl_device, middling, n_communities=100_000)
-    assert opencl_device.allocated == before
-    chain(opencl_device, middling, n_communities=5)
+        chain(processor, middling, n_communities=100_000)
+    assert processor.allocated == before
+    chain(processor, middling, n_communities=5)
 
 
 @pytest.mark.parametrize("start", ["communities", "random"])
-def test_starts_are_counted_where_there_are_any(opencl_device, chain, middling, start):
+def test_starts_are_counted_where_there_are_any(processor, chain, middling, start):
     """Stars from a random start need no graph of networkit's; whatever refines does."""
-    stars = chain(opencl_device, middling, n_communities=5, start=start)
-    blocks = chain(opencl_device, middling, n_communities=5, start=start, mini_batch="block", noise=None)
+    stars = chain(processor, middling, n_communities=5, start=start)
+    blocks = chain(processor, middling, n_communities=5, start=start, mini_batch="block", noise=None)
     counted = memory_needs.of_start(60, middling.graph.n_links, 60 * 16 * 4)
     assert blocks.needs.host["starts"] == counted > 10_000_000
     assert stars.needs.host["starts"] == (counted if start == "communities" else 0)
 
 
-def test_too_large_for_this_machine(opencl_device, chain, middling):
+def test_too_large_for_this_machine(processor, chain, middling):
     with pytest.raises(DeviceMemoryError, match=r"does not fit: it.*\bpi .*\d+\.\d\d GB"):
-        chain(opencl_device, middling, n_communities=2**24, mini_batch_size=59, dtype="float64")
+        chain(processor, middling, n_communities=2**24, mini_batch_size=59, dtype="float64")
 
 
 @pytest.mark.parametrize("mini_batch", ["random-node", "random-pair"])
@@ -138,8 +138,8 @@ def test_an_iteration_ahead_takes_what_is_counted_for_it(chain, middling, mini_b
     assert taken == [taken[0] + (rounds - 1) * sampler.partners.bytes_each for rounds in (1, 2, 7)]
 
 
-def test_limits_of_a_device_are_kept(opencl_device):
-    info = opencl_device.info
+def test_limits_of_a_device_are_kept(processor):
+    info = processor.info
     needs = MemoryNeeds({"pi": 3 * GB}, {"graph": 1}, ("pi", 2 * GB))
     gpu = dataclasses.replace(info, kind="gpu", global_memory=2 * GB, max_allocation=GB)
     with pytest.raises(DeviceMemoryError, match=r"3\.00 GB on the device .* of 2\.00 GB"):
@@ -228,11 +228,11 @@ def test_refinement_takes_no_more_of_the_host_than_is_counted():
 
 
 @pytest.mark.slow
-def test_refinement_is_counted_where_it_takes_more_than_starts(opencl_device, chain):
+def test_refinement_is_counted_where_it_takes_more_than_starts(processor, chain):
     ends = np.sort(np.random.default_rng(0).integers(2000, size=(100_000, 2)), axis=1)
     dense = split(as_graph(ends[ends[:, 0] != ends[:, 1]]), validation=0.01, seed=0)
     given = {"n_communities": 4, "mini_batch": "block", "noise": None}
-    with_it, without = (chain(opencl_device, dense, **given, refine=refine).needs.host for refine in (True, False))
+    with_it, without = (chain(processor, dense, **given, refine=refine).needs.host for refine in (True, False))
     assert with_it["starts"] == memory_needs.of_refinement(dense.graph.n_links) > without["starts"] > 0
 
 
@@ -306,13 +306,13 @@ def test_all_chains_and_codes_are_counted():
     [("random-node", "float32"), ("random-node", "bfloat16"), ("random-node", "float16"), ("block", "float32")],
 )
 def test_every_byte_is_counted_and_no_phi_matrix_exists(
-    opencl_device, chain, middling, monkeypatch, average, noise, mini_batch, storage
+    processor, chain, middling, monkeypatch, average, noise, mini_batch, storage
 ):
     """Means are the average's; deviations are of runs that sample, if they were asked to sample or to average."""
     monkeypatch.setattr(device_state, "CHUNK_ROWS", 10)
-    before = opencl_device.allocated
+    before = processor.allocated
     sampler = chain(
-        opencl_device,
+        processor,
         middling,
         n_communities=64,
         average=average,
@@ -326,10 +326,10 @@ def test_every_byte_is_counted_and_no_phi_matrix_exists(
     for _ in range(3):
         sampler.step()
         evaluation(sampler, 0.0)
-    assert opencl_device.allocated - before == sampler.needs.device_total
+    assert processor.allocated - before == sampler.needs.device_total
     n, k = 60, 64
     # Groups' counts for theta have a shape of their own, [groups, 2, K], and do not grow with the graph.
-    alive = [b for b in opencl_device._buffers if not b.released and b.size >= n * k]
+    alive = [b for b in processor._buffers if not b.released and b.size >= n * k]
     rows = [b for b in alive if len(b.shape) == 2 and b.shape[-1] == 64]
     samples = mini_batch != "block" or noise
     assert len(rows) == 1 + (bool(average or noise) * (1 + bool(samples)))
@@ -338,18 +338,18 @@ def test_every_byte_is_counted_and_no_phi_matrix_exists(
     assert sampler.state.buffers["pi"].shape == (n + sampler.max_vertices, 64)
     assert sampler.needs.device["pi"] == (n + sampler.max_vertices) * 64 * (4 if storage == "float32" else 2)
     sampler.close()
-    assert opencl_device.allocated == before
+    assert processor.allocated == before
 
 
-def test_a_failed_build_gives_everything_back(opencl_device, chain, middling, monkeypatch):
+def test_a_failed_build_gives_everything_back(processor, chain, middling, monkeypatch):
     from mmsbgen.kernels.runtime import Runtime
 
-    before = opencl_device.allocated
+    before = processor.allocated
 
     def fail(*_: object) -> None:
         raise RuntimeError("no")
 
     monkeypatch.setattr(Runtime, "kernel", fail)
     with pytest.raises(RuntimeError, match="no"):
-        chain(opencl_device, middling)
-    assert opencl_device.allocated == before
+        chain(processor, middling)
+    assert processor.allocated == before

@@ -116,10 +116,10 @@ def test_the_effective_number_is_that_of_equal_shares() -> None:
     ],
     ids=lambda o: " ".join(map(str, o.values())),
 )
-def test_moments_and_draws_are_those_of_the_states(opencl_device, chain, middling, options: dict[str, Any]) -> None:
+def test_moments_and_draws_are_those_of_the_states(processor, chain, middling, options: dict[str, Any]) -> None:
     """Of every state that is evaluated after the burn-in, as the host makes them."""
     parts = split(middling.graph, validation=0.2, seed=1)
-    sampler = chain(opencl_device, parts, iterations=24, evaluate_every=2, burn_in=0.4, delta=1e-3, **options)
+    sampler = chain(processor, parts, iterations=24, evaluate_every=2, burn_in=0.4, delta=1e-3, **options)
     sampler.initialise()
     states, strengths, told = [], [], []
     for _ in range(24):
@@ -161,11 +161,11 @@ def test_moments_and_draws_are_those_of_the_states(opencl_device, chain, middlin
 
 
 @pytest.mark.opencl
-def test_draws_without_held_out_pairs(pocl_device, chain, middling, monkeypatch) -> None:
+def test_draws_without_held_out_pairs(processor, chain, middling, monkeypatch) -> None:
     """The effective number of communities is left, of some vertices where there are many."""
     monkeypatch.setattr(evaluations, "_WATCHED", 5 * 20)
     parts = split(middling.graph, validation=0.0, seed=1)
-    sampler = chain(pocl_device, parts, iterations=4, burn_in_iterations=2, evaluate_every=1)
+    sampler = chain(processor, parts, iterations=4, burn_in_iterations=2, evaluate_every=1)
     sampler.initialise()
     for _ in range(4):
         sampler.step()
@@ -179,8 +179,8 @@ def test_draws_without_held_out_pairs(pocl_device, chain, middling, monkeypatch)
 
 
 @pytest.mark.opencl
-def test_nothing_is_kept_of_a_run_that_optimises(pocl_device, chain, middling) -> None:
-    sampler = chain(pocl_device, middling, iterations=4, mini_batch="block", noise=None, average=True)
+def test_nothing_is_kept_of_a_run_that_optimises(processor, chain, middling) -> None:
+    sampler = chain(processor, middling, iterations=4, mini_batch="block", noise=None, average=True)
     sampler.initialise()
     for _ in range(4):
         sampler.step()

@@ -238,10 +238,10 @@ def test_the_modularity_that_counts():
 
 
 @pytest.mark.parametrize("at_once", [7, 1 << 18])
-def test_what_explains_links_best_is_found_on_the_device(opencl_device, chain, middling, monkeypatch, at_once):
+def test_what_explains_links_best_is_found_on_the_device(processor, chain, middling, monkeypatch, at_once):
     """As on the host, however many links are asked for at a time."""
     monkeypatch.setattr(buffers, "EXPLAINED", at_once)
-    sampler = chain(opencl_device, middling, n_communities=21, mini_batch="block", noise=None)
+    sampler = chain(processor, middling, n_communities=21, mini_batch="block", noise=None)
     sampler.initialise()
     while sampler.iteration < 2 * sampler.per_sweep:
         sampler.advance(1)
@@ -258,12 +258,10 @@ def test_what_explains_links_best_is_found_on_the_device(opencl_device, chain, m
 
 
 @pytest.mark.parametrize("at_once", [50, 1 << 22])
-def test_what_communities_of_the_ends_explain_is_found_on_the_device(
-    opencl_device, chain, middling, monkeypatch, at_once
-):
+def test_what_communities_of_the_ends_explain_is_found_on_the_device(processor, chain, middling, monkeypatch, at_once):
     """As on the host."""
     monkeypatch.setattr(buffers, "EXPLAINED_AT", at_once)
-    sampler = chain(opencl_device, middling, n_communities=21, mini_batch="block", noise=None)
+    sampler = chain(processor, middling, n_communities=21, mini_batch="block", noise=None)
     sampler.initialise()
     while sampler.iteration < 2 * sampler.per_sweep:
         sampler.advance(1)
@@ -307,12 +305,12 @@ def cliques() -> Split:
 
 
 @pytest.fixture
-def merged(opencl_device, chain, cliques):
+def merged(processor, chain, cliques):
     """Makes a chain whose first community has two cliques, its second one, and its third next to nothing."""
 
     def make():
         given = {"n_communities": 3, "mini_batch": "block", "mini_batch_size": 11, "noise": None, "alpha": 1e-4}
-        sampler = chain(opencl_device, cliques, **given)
+        sampler = chain(processor, cliques, **given)
         sampler.initialise()
         sampler.state.replace_rows(np.arange(30), rows_on([joined(0, 1), CLIQUES[2]], k=3, mass=1 - 1e-9))
         while sampler.iteration < 4 * sampler.per_sweep:
@@ -388,12 +386,12 @@ def test_a_refinement_that_finds_nothing_changes_nothing(merged):
     assert (sampler.course.clock_from, sampler.course.clock_at) == (course.clock_from, course.clock_at)
 
 
-def test_rows_are_moved_a_part_at_a_time(chain, pocl_device, middling, monkeypatch):
+def test_rows_are_moved_a_part_at_a_time(chain, processor, middling, monkeypatch):
     """However few rows are held at once, the same rows come out."""
     states = []
     for elements in (1 << 22, 12):
         monkeypatch.setattr(refine_module, "_ELEMENTS", elements)
-        sampler = chain(pocl_device, middling, n_communities=4, mini_batch="block", noise=None)
+        sampler = chain(processor, middling, n_communities=4, mini_batch="block", noise=None)
         sampler.initialise(sets_of("two", [np.arange(30), np.arange(30, 60)]))
         wanted = [refine_module.Move(0, 2, np.arange(5, 25)), refine_module.Move(1, 3, np.arange(20, 50, 3))]
         monkeypatch.setattr(refine_module, "moves", lambda *_, wanted=wanted: wanted)

@@ -10,8 +10,8 @@ from mmsbgen.sampler.diagnostics.state_rows import row_source
 
 @pytest.mark.opencl
 @pytest.mark.parametrize("average", [False, True])
-def test_rows_of_any_vertices(opencl_device, chain, middling, average):
-    sampler = chain(opencl_device, middling, average=average)
+def test_rows_of_any_vertices(processor, chain, middling, average):
+    sampler = chain(processor, middling, average=average)
     sampler.initialise()
     for _ in range(5):
         sampler.step()

@@ -48,9 +48,9 @@ def run(sampler: Sampler, sets: list[np.ndarray], sweeps: int) -> None:
 CLIQUES = [np.arange(10 * c, 10 * c + 10) for c in range(12)]
 
 
-def test_a_start_in_parts_is_the_same(pocl_device: Device, planted: Split, chain, monkeypatch) -> None:
+def test_a_start_in_parts_is_the_same(processor: Device, planted: Split, chain, monkeypatch) -> None:
     """Rows are placed some at a time; vertices without a set, and those of several, are on both sides of a cut."""
-    sampler = chain(pocl_device, planted, n_communities=40, entries=8, **SPARSE)
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     sets = of_sets("some", [np.arange(20, 70), np.arange(63, 90), np.array([5, 64, 65, 119]), np.arange(60, 70)])
     sampler.initialise(sets)
     whole = *entries(sampler), sampler.device.download(sampler.values["totals"])
@@ -62,8 +62,8 @@ def test_a_start_in_parts_is_the_same(pocl_device: Device, planted: Split, chain
     assert entries(sampler)[0][64].tolist() == [0, 1, 2, 3, *4 * [NONE]]
 
 
-def test_rows_keep_descending_entries_that_add_up(opencl_device: Device, planted: Split, chain) -> None:
-    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+def test_rows_keep_descending_entries_that_add_up(processor: Device, planted: Split, chain) -> None:
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, CLIQUES, 5)
     communities, values = entries(sampler)
     there = communities != NONE
@@ -115,13 +115,13 @@ def test_the_same_seed_gives_the_same_bits(opencl_device: Device, planted: Split
         np.testing.assert_array_equal(one, other)
 
 
-def test_samples_by_any_table_and_their_moments(opencl_device: Device, planted: Split, chain, tmp_path: Path) -> None:
+def test_samples_by_any_table_and_their_moments(processor: Device, planted: Split, chain, tmp_path: Path) -> None:
     """Posterior means and deviations are those of the rows; tables of either kind draw the same, and resumed chains."""
     found = []
     for table, slots in (("direct", 64), ("hash", 128)):
         config = {"table": table, "team": "item", "slots": slots, "block_size": 4, "rows_in_flight": 1}
         options = {"n_communities": 100, "entries": 8, "start": "random", "sample_sweeps": 6, **SPARSE}
-        sampler = chain(opencl_device, planted, {"sparse_rows": config}, **options)
+        sampler = chain(processor, planted, {"sparse_rows": config}, **options)
         run(sampler, CLIQUES, 4)
         assert dict(sampler.kernels["sparse_draws"].config) == config
         course = dataclasses.replace(sampler.course, sampling_from=4, closing_from=4, end=11)
@@ -142,7 +142,7 @@ def test_samples_by_any_table_and_their_moments(opencl_device: Device, planted: 
     for direct, hashed in zip(*found, strict=True):
         np.testing.assert_array_equal(direct, hashed)
     checkpoints.save(tmp_path / "checkpoint.npz", sampler, [], 0.0)
-    other = chain(opencl_device, planted, {"sparse_rows": config}, **options)
+    other = chain(processor, planted, {"sparse_rows": config}, **options)
     checkpoints.restore(checkpoints.load(tmp_path / "checkpoint.npz"), other)
     for one in (sampler, other):
         one.step()
@@ -153,9 +153,9 @@ def test_samples_by_any_table_and_their_moments(opencl_device: Device, planted: 
         np.testing.assert_array_equal(here, there)
 
 
-def test_entries_move_as_whole_rows_do(opencl_device: Device, planted: Split, chain) -> None:
+def test_entries_move_as_whole_rows_do(processor: Device, planted: Split, chain) -> None:
     """Also from and to communities that a row does not keep, of rows without room, and of a vertex several times."""
-    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, CLIQUES, 3)
     before, floor = sampler.rows(0, 120)[0].astype(np.float64), sampler.shape.floor
     kept = before > 1.5 * floor
@@ -182,8 +182,8 @@ def test_entries_move_as_whole_rows_do(opencl_device: Device, planted: Split, ch
         assert np.unique(used).size == used.size > 0
 
 
-def test_losses_by_entries_are_those_of_whole_rows(opencl_device: Device, planted: Split, chain) -> None:
-    sampler = chain(opencl_device, planted, n_communities=40, entries=16, **SPARSE)
+def test_losses_by_entries_are_those_of_whole_rows(processor: Device, planted: Split, chain) -> None:
+    sampler = chain(processor, planted, n_communities=40, entries=16, **SPARSE)
     run(sampler, CLIQUES, 10)
     order = np.concatenate([np.arange(12, 40), np.arange(12)])
     links = np.asarray(planted.validation.labels, bool)
@@ -238,8 +238,8 @@ def test_sizes_do_not_go_with_sparse_rows() -> None:
         Options(n_communities=10, rows="sparse", mini_batch_size=10).sized_for(100, 300)
 
 
-def test_refinement_parts_what_one_community_holds(opencl_device: Device, planted: Split, chain) -> None:
-    sampler = chain(opencl_device, planted, n_communities=40, entries=8, **SPARSE)
+def test_refinement_parts_what_one_community_holds(processor: Device, planted: Split, chain) -> None:
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, [np.concatenate(CLIQUES[:2]), *CLIQUES[2:]], 4)
     first, second = CLIQUES[:2]
     assert leading(sampler, first) == leading(sampler, second)

@@ -46,10 +46,10 @@ def test_rows_do_not_depend_on_the_parts_they_are_made_in(cuts):
 
 
 @pytest.mark.parametrize("name", start_methods.STARTS)
-def test_a_chain_starts_with_the_rows(opencl_device, chain, middling, monkeypatch, name):
+def test_a_chain_starts_with_the_rows(processor, chain, middling, monkeypatch, name):
     """Those of sets, and Dirichlet draws for vertices in none."""
     monkeypatch.setattr(device_state, "CHUNK_ROWS", 7)
-    sampler = chain(opencl_device, middling, mini_batch="block", mini_batch_size=17, initial_row_sum=2.5, noise=None)
+    sampler = chain(processor, middling, mini_batch="block", mini_batch_size=17, initial_row_sum=2.5, noise=None)
     start = start_methods.STARTS[name](middling, 5, 11)
     sampler.initialise(start)
     pi, sums = (
@@ -65,8 +65,8 @@ def test_a_chain_starts_with_the_rows(opencl_device, chain, middling, monkeypatc
     assert sampler.course.start == name
 
 
-def test_rows_of_a_start_without_a_size_of_its_own_sum_to_that_of_the_prior(opencl_device, chain, middling):
-    sampler = chain(opencl_device, middling, mini_batch="block", initial_row_sum=None, noise=None)
+def test_rows_of_a_start_without_a_size_of_its_own_sum_to_that_of_the_prior(processor, chain, middling):
+    sampler = chain(processor, middling, mini_batch="block", initial_row_sum=None, noise=None)
     for sets, right in (([np.arange(20)], np.full(60, 5.0)), ([], None)):
         sampler.initialise(start_methods.of_sets("some", sets))
         sums = sampler.rows(0, 60)[1]
@@ -95,9 +95,9 @@ def test_the_device_places_the_rows_that_the_host_makes(opencl_device, chain, mi
         assert len(start.rows(0, 60, sampler.shape)[0]) > 2
 
 
-def test_rows_of_16_bits_are_placed_by_the_host(opencl_device, chain, middling):
+def test_rows_of_16_bits_are_placed_by_the_host(processor, chain, middling):
     """It rounds them by the bits of iteration 0."""
-    sampler = chain(opencl_device, middling, start="communities", storage="bfloat16")
+    sampler = chain(processor, middling, start="communities", storage="bfloat16")
     assert "place_rows" not in sampler.kernels
-    assert "place_rows" in chain(opencl_device, middling, start="communities").kernels
-    assert "place_rows" not in chain(opencl_device, middling).kernels
+    assert "place_rows" in chain(processor, middling, start="communities").kernels
+    assert "place_rows" not in chain(processor, middling).kernels

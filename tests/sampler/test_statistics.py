@@ -69,11 +69,11 @@ class _Nothing:
 @pytest.mark.parametrize(
     ("mini_batch", "partners"), [("block", "uniform"), ("random-pair", "uniform"), ("random-pair", "shared")]
 )
-def test_without_data_the_split_step_keeps_the_prior(opencl_device, chain, middling, mini_batch, partners):
+def test_without_data_the_split_step_keeps_the_prior(pocl_device, chain, middling, mini_batch, partners):
     """Row sums are Gamma(K alpha) = Gamma(1), and rows Dirichlet(alpha), whatever the step size."""
     k = 10
     sampler = chain(
-        opencl_device,
+        pocl_device,
         middling,
         n_communities=k,
         mini_batch=mini_batch,

@@ -20,9 +20,9 @@ GR_QC = Path(__file__).parents[1] / "data" / "CA-GrQc.txt.gz"
 
 
 @pytest.mark.parametrize("storage", NARROW)
-def test_a_start_is_rounded_and_read_as_it_is_stored(opencl_device, chain, middling, storage):
+def test_a_start_is_rounded_and_read_as_it_is_stored(processor, chain, middling, storage):
     """Rows of sets and drawn ones lie within a step of what they should be, with no drift of their sums."""
-    sampler = chain(opencl_device, middling, storage=storage, n_communities=37)
+    sampler = chain(processor, middling, storage=storage, n_communities=37)
     start = of_sets("communities", [np.arange(20), np.arange(15, 40)])
     sampler.initialise(start)
     rows, sums = sampler.rows(0, 60)
@@ -40,9 +40,9 @@ def test_a_start_is_rounded_and_read_as_it_is_stored(opencl_device, chain, middl
 
 
 @pytest.mark.parametrize("storage", NARROW)
-def test_rows_are_read_one_way_or_the_other(opencl_device, chain, middling, storage):
+def test_rows_are_read_one_way_or_the_other(processor, chain, middling, storage):
     """The mean over samples is of reals, the state is not; both by range and by any vertices."""
-    sampler = chain(opencl_device, middling, storage=storage, iterations=12, burn_in=0.3, average=True)
+    sampler = chain(processor, middling, storage=storage, iterations=12, burn_in=0.3, average=True)
     sampler.initialise()
     seen = np.zeros((60, 5))
     for _ in range(4):
@@ -56,9 +56,9 @@ def test_rows_are_read_one_way_or_the_other(opencl_device, chain, middling, stor
 
 
 @pytest.mark.parametrize("storage", NARROW)
-def test_strengths_near_1_leave_numbers(opencl_device, chain, middling, storage):
+def test_strengths_near_1_leave_numbers(processor, chain, middling, storage):
     """Rows that add up to more than 1 where beta is next to 1: no pair has a probability above 1."""
-    sampler = chain(opencl_device, middling, storage=storage, n_communities=3)
+    sampler = chain(processor, middling, storage=storage, n_communities=3)
     sampler.initialise()
     rows = np.tile([1.0, 2.0**-9, 2.0**-10], (60, 1))
     sampler.state.replace_rows(np.arange(60), rows)

@@ -29,10 +29,10 @@ def groups() -> Split:
 
 
 @pytest.fixture
-def blocks(opencl_device, chain):
+def blocks(processor, chain):
     def make(parts: Split, **options):
         given = {"n_communities": 4, "mini_batch": "block", "mini_batch_size": 35, "noise": None, **options}
-        return chain(opencl_device, parts, **given)
+        return chain(processor, parts, **given)
 
     return make
 

@@ -363,10 +363,10 @@ def compiled(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.suffix in (".bin", ".so")}
 
 
-@pytest.mark.opencl
-def test_a_tune_compiles_ahead_and_finds_the_same(opencl_device: Device, store: Store) -> None:
+@pytest.mark.slow
+def test_a_tune_compiles_ahead_and_finds_the_same(pocl_device: Device, store: Store) -> None:
     report = tune(
-        opencl_device.info.spec,
+        pocl_device.info.spec,
         "mmsb",
         ["update_phi"],
         PROBLEM,

@@ -46,8 +46,8 @@ def order(store: Store, report: TuneReport) -> list[str]:
     return [trial.config_digest for trial in reversed(trials)]
 
 
-def test_a_tiny_problem_end_to_end(opencl_device: Device, store: Store) -> None:
-    report = tiny(opencl_device.info.spec, ["update_phi", "update_beta"], store, budget_trials=8)
+def test_a_tiny_problem_end_to_end(processor: Device, store: Store) -> None:
+    report = tiny(processor.info.spec, ["update_phi", "update_beta"], store, budget_trials=8)
     phi, beta = report.kernels
     assert report.status == "finished"
     assert [trial.status for trial in phi.trials] == ["ok"] * 8
@@ -59,8 +59,8 @@ def test_a_tiny_problem_end_to_end(opencl_device: Device, store: Store) -> None:
     assert "mmsbgen" in run.versions
     for kernel in report.kernels:
         spec = MMSB.kernel(kernel.kernel)
-        traits = traits_of(opencl_device.info)
-        key = key_of(opencl_device.info, spec, TINY)
+        traits = traits_of(processor.info)
+        key = key_of(processor.info, spec, TINY)
         # What a runtime says of its memory depends on the moment, and takes no part in a key.
         assert kernel.key.key == key.key
         best = kernel.best

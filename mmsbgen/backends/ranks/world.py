@@ -337,11 +337,11 @@ class World:
         for first in range(0, data.size, _PART):
             self._all(self.comm.Isend(data[first : first + _PART], to, _DATA))
 
-    def receive(self, array: npt.NDArray[Any]) -> None:
-        """Fill a contiguous array with what rank 0 sends."""
+    def receive(self, array: npt.NDArray[Any], source: int = 0) -> None:
+        """Fill a contiguous array with what the rank ``source`` sends."""
         data = array.reshape(-1).view(np.uint8)
         for first in range(0, data.size, _PART):
-            self._all(self.comm.Irecv(data[first : first + _PART], 0, _DATA))
+            self._all(self.comm.Irecv(data[first : first + _PART], source, _DATA))
 
     def _all(self, request: Any) -> None:
         self.until(request.Test)

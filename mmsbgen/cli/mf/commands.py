@@ -93,6 +93,15 @@ def mf() -> None:
     help="The same bits with the same device and tuning database; auto is a schedule that repeats then.",
 )
 @expert(_STORAGE)
+@expert(
+    click.option(
+        "--solver",
+        type=click.Choice(["auto", "cholesky", "cg"]),
+        default="auto",
+        show_default=True,
+        help="How least squares are solved; cg: a few steps of conjugate gradients, auto's choice above 16 factors.",
+    )
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @_COLUMNS
 @_DUPLICATES
@@ -104,6 +113,8 @@ def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
     from mmsbgen.base.atomic_files import writable_folder
     from mmsbgen.base.errors import InputError
 
+    if given["solver"] != "auto" and given["method"] == "sgd":
+        raise InputError("--solver is of the methods als and implicit: leave it out")
     for name in ("learning_rate", "deterministic", "schedule", "storage"):
         if given[name] not in (None, False, "auto", "float32") and given["method"] != "sgd":
             raise InputError(f"--{name.replace('_', '-')} is of the method sgd: leave it out")
@@ -145,7 +156,7 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
         ways = {name: given[name] for name in ("schedule", "deterministic", "storage")}
         estimator = MatrixFactorization(**shared, **ways, holdout=holdout)
     else:
-        estimator = ALS(**shared, implicit=method == "implicit", holdout=holdout)
+        estimator = ALS(**shared, implicit=method == "implicit", solver=given["solver"], holdout=holdout)
     begin = time.perf_counter()
     estimator.fit(found)
     seconds = time.perf_counter() - begin

@@ -13,6 +13,7 @@ from mmsbgen.backends import discover, find_device, opened
 from mmsbgen.backends.ranks.world import Ended, LostRankError, Released, World, short
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.detection.ranks.forming import made_exchange, place
+from mmsbgen.detection.ranks.reading import follow_reading
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import opened_runtime
 from mmsbgen.sampler.ranks.following import follow
@@ -80,7 +81,11 @@ def _opened(world: World, name: str | None, database: str | Path | None) -> None
         return
     with device:
         world.answers((device.info.spec, ""))
-        _, configs, first = world.hear()
+        what, *values = world.hear()
+        if what == "read":
+            follow_reading(world, *values)
+            what, *values = world.hear()
+        configs, first = values
         world.answers(place(device))
         _, identity = world.hear()
         exchange = made_exchange(world, device, identity)

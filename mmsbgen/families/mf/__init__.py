@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from mmsbgen.families.mf import workloads
-from mmsbgen.families.mf.als_kernels import als_kernel
+from mmsbgen.families.mf.als_kernels import FEW_STEPS, als_kernels
 from mmsbgen.families.mf.errors import error_kernel
 from mmsbgen.families.mf.layout import Cells, padded_width, stored_bytes
 from mmsbgen.families.mf.schedules import STORAGES
@@ -47,11 +49,15 @@ def _errors(problem: Problem, seed: int) -> Workload:
     return workloads.error_workload(workloads.generated_cells(problem, seed), problem, seed)
 
 
-def _als(problem: Problem, seed: int) -> Workload:
-    return workloads.als_workload(workloads.generated_cells(problem, seed), problem, seed)
+def _als(kernel: str, problem: Problem, seed: int) -> Workload:
+    return _WORKLOADS[kernel](workloads.generated_cells(problem, seed), problem, seed)
 
 
-_WORKLOADS = {"als_rows": workloads.als_workload, "square_error": workloads.error_workload}
+_WORKLOADS: dict[str, Callable[[Cells, Problem, int], Workload]] = {
+    "als_rows": workloads.als_workload,
+    "als_cg": partial(workloads.als_workload, steps=FEW_STEPS),
+    "square_error": workloads.error_workload,
+}
 
 
 def _read(file: Path) -> Dataset:
@@ -106,15 +112,7 @@ MF = KernelFamily(
         spec.name: spec
         for spec in (
             *sgd_kernels(workload=_sgd, **_given("bias", "storage")),
-            als_kernel(
-                traffic=_read_rows,
-                flops=lambda problem: (
-                    problem.integer("ratings") * problem.integer("K") ** 2
-                    + problem.integer("users") * problem.integer("K") ** 3 // 3
-                ),
-                workload=_als,
-                **_given("feedback"),
-            ),
+            *als_kernels(traffic=_read_rows, workload=_als, **_given("feedback")),
             error_kernel(
                 traffic=_read_errors,
                 flops=lambda problem: 2 * problem.integer("K") * problem.integer("ratings"),
@@ -124,7 +122,7 @@ MF = KernelFamily(
         )
     },
     row_bytes=_row_bytes,
-    tuned=("sgd_tiles", "sgd_adds", "sgd_locks", "als_rows", "square_error"),
+    tuned=("sgd_tiles", "sgd_adds", "sgd_locks", "als_rows", "als_cg", "square_error"),
     refusal=_refusal,
     inputs_refusal=_inputs_refusal,
     read=_read,

@@ -1,13 +1,15 @@
-"""The kernel of alternating least squares: all rows of one side, the other one given."""
+"""The kernels of alternating least squares: all rows of one side, the other one given, exactly or by a few steps."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.families.mf.layout import padded_width
-from mmsbgen.families.mf.teams import BLOCK, WIDTH, one_work_item, widest
+from mmsbgen.families.mf.teams import BLOCK, WIDTH, one_work_item, space_of, widest
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
@@ -16,6 +18,15 @@ from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 _BLOCKS = Axis("blocks", (8, 64, 512), "blocks, each with a matrix of its own")
 _TOGETHER = Axis("together", (1, 4, 8), "ratings that are added to the matrix at once")
 _MATRIX = Axis("matrix", ("global", "local"), "where the matrix of a row lies")
+
+#: Steps of conjugate gradients of a sweep, as implicit has them.
+CG_STEPS = 3
+#: Those of a check and of what is timed: the second does all that later ones do, and rounding has not grown much yet.
+FEW_STEPS = 2
+#: Rows that a block adds to Q^T Q at once, before conjugate gradients.
+_STAGED = 4
+#: Vectors of a work-item up to which loops over them are unrolled.
+_UNROLLED = 8
 
 _FIXED = Argument("fixed", "real", "in", "[S, LD] rows of the other side")
 _ROWS = (
@@ -33,12 +44,16 @@ _SCALARS = (
     Argument("n_rows", "u32", "scalar", ""),
 )
 _N_FIXED = Argument("n_fixed", "u32", "scalar", "")
+_STEPS = Argument("steps", "u32", "scalar", "of conjugate gradients")
 
 
 def scratch_of(problem: Problem, config: Config, real: Any) -> dict[str, Any]:
-    """The arrays that a configuration works in."""
+    """The arrays that a configuration works in; what it does not use has one number."""
     area = problem.integer("K"), padded_width(problem.integer("K"))
-    return {"scratch": np.zeros((int(config["blocks"]), *area), real), "base": np.zeros(area, real)}
+    implicit = problem.get("feedback") == "implicit"
+    matrices = int(config["blocks"]) if implicit or config.get("matrix") == "global" else 0
+    found = {"scratch": (matrices, *area), "base": area if implicit else (0,)}
+    return {name: np.zeros(shape if all(shape) else 1, real) for name, shape in found.items()}
 
 
 def _size(problem: Problem) -> int:
@@ -90,8 +105,15 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
         "matrix": config["matrix"],
         "blocks": int(config["blocks"]),
         "implicit": problem.get("feedback") == "implicit",
-        "powers": [2**power for power in range(11)],
+        "across": 1 << (min(int(config["block_size"]), padded_width(k) // width).bit_length() - 1),
     }
+
+
+def _cg_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
+    team, vectors = int(config["team"]), padded_width(problem.integer("K")) // int(config["vector_width"])
+    per_lane = -(-vectors // team)
+    found = _variables(problem, dict(config) | {"together": _STAGED, "matrix": "global"}, traits)
+    return found | {"T": team, "per_lane": per_lane, "held": "registers" if per_lane <= _UNROLLED else "none"}
 
 
 def _solve(on: Launches) -> None:
@@ -104,23 +126,82 @@ def _solve(on: Launches) -> None:
     on.launch("solve", blocks, block)
 
 
-def als_kernel(**given: Any) -> KernelSpec:
-    """The kernel; ``given`` are the other fields of its declaration."""
+def _near(config: Config, problem: Problem, traits: Traits) -> str | None:
+    rows = max(int(config["block_size"]) // int(config["team"]), _STAGED) + 1
+    size = rows * (padded_width(problem.integer("K")) + 1) * _size(problem)
+    if size + 1024 > traits.local_memory:
+        return f"{rows} vectors of a row need {size} bytes, and a block has {traits.local_memory}"
+    return None
+
+
+def _cg_default(problem: Problem, traits: Traits) -> Config:
+    width, row = widest(problem, traits), padded_width(problem.integer("K"))
+    # A short row in the widest vectors waits for their sums.
+    found: dict[str, Any] = {"block_size": 1, "team": 1, "vector_width": width, "blocks": 64}
+    if traits.kind != "gpu" and row <= 4 * width:
+        found["vector_width"] = width // 2
+    if traits.kind == "gpu":
+        team = max(size for size in (4, 8, 16, 32) if size * width <= row or size == 4)
+        block = team if traits.dialect == "opencl" else 64
+        found |= {"block_size": block, "team": team, "blocks": 512}
+    while _near(found, problem, traits) and found["block_size"] > found["team"]:
+        found["block_size"] //= 2
+    return found
+
+
+def _flops(problem: Problem) -> int:
+    k = problem.integer("K")
+    return problem.integer("ratings") * k**2 + problem.integer("users") * k**3 // 3
+
+
+def _cg_flops(problem: Problem) -> int:
+    k, implicit = problem.integer("K"), problem.get("feedback") == "implicit"
+    return (FEW_STEPS + 1) * (4 * problem.integer("ratings") * k + 2 * problem.integer("users") * k**2 * implicit)
+
+
+def als_kernels(**given: Any) -> tuple[KernelSpec, ...]:
+    """By Cholesky, and by conjugate gradients; ``given`` are the other fields, a ``workload`` takes the name first."""
     gram = {"gram": (_FIXED, _SCRATCH, _N_FIXED), "gram_sum": (_SCRATCH, _BASE)}
-    solve = {"solve": (*_ROWS, _SCRATCH, _BASE, *_SCALARS)}
-    return KernelSpec(
-        name="als_rows",
-        template="mf/als.jinja",
-        doc="the least-squares rows of one side of a factorisation, the other side given",
-        arguments=(*_ROWS, _SCRATCH, _BASE, *_SCALARS, _N_FIXED),
-        space=Space(
-            (BLOCK, WIDTH, _TOGETHER, _BLOCKS, _MATRIX),
-            (Constraint("block_size", _limits), Constraint("vector_width", _loads), Constraint("matrix", _fits)),
+    # Conjugate gradients go on from the rows of the sweep before.
+    going_on = (replace(_ROWS[0], role="inout", doc="[R, LD] rows of this side, before and after"), *_ROWS[1:])
+    workload = given.pop("workload")
+
+    def kernel(name: str, rows: tuple[Argument, ...], *scalars: Argument, **more: Any) -> KernelSpec:
+        entries = gram | {"solve": (*rows, _SCRATCH, _BASE, *_SCALARS, *scalars)}
+        return KernelSpec(
+            name=name,
+            template=f"mf/{more.pop('template')}.jinja",
+            arguments=(*rows, _SCRATCH, _BASE, *_SCALARS, *scalars, _N_FIXED),
+            launch=lambda problem, config, count, traits: Launch(int(config["blocks"]), int(config["block_size"])),
+            entries=lambda config: entries,
+            program=_solve,
+            workload=partial(workload, name),
+            **given | more,
+        )
+
+    return (
+        kernel(
+            "als_rows",
+            _ROWS,
+            template="als",
+            doc="the least-squares rows of one side of a factorisation, the other side given",
+            space=Space(
+                (BLOCK, WIDTH, _TOGETHER, _BLOCKS, _MATRIX),
+                (Constraint("block_size", _limits), Constraint("vector_width", _loads), Constraint("matrix", _fits)),
+            ),
+            default=_default,
+            variables=_variables,
+            flops=_flops,
         ),
-        default=_default,
-        variables=_variables,
-        launch=lambda problem, config, count, traits: Launch(int(config["blocks"]), int(config["block_size"])),
-        entries=lambda config: gram | solve,
-        program=_solve,
-        **given,
+        kernel(
+            "als_cg",
+            going_on,
+            _STEPS,
+            template="als_cg",
+            doc="the same rows, nearer to the solution by a few steps of conjugate gradients from what they were",
+            space=space_of(_BLOCKS, constraints=(Constraint("block_size", _near),)),
+            default=_cg_default,
+            variables=_cg_variables,
+            flops=_cg_flops,
+        ),
     )

@@ -41,6 +41,8 @@ class CellSteps(NamedTuple):
     steps: Array
 
 
+#: After the last rating of a list.
+NONE = 2**32 - 1
 #: Rows have a multiple of so many coordinates.
 _PAD = 16
 
@@ -152,6 +154,15 @@ def matchings(cells: Cells) -> CellSteps:
     return _in_steps(first_fit(cells.users, cells.items))
 
 
+def item_blocks(cells: Cells, block: int, *, by_degree: bool) -> Array:
+    """The block of ``block`` items of each rating, int64 ``[E]``: by items, or by their degrees, the largest first."""
+    rank = np.arange(cells.n_items)
+    if by_degree:
+        rank[np.argsort(-np.bincount(cells.items, minlength=cells.n_items), kind="stable")] = np.arange(cells.n_items)
+    found: Array = rank[cells.items] // block
+    return found
+
+
 def matchings_of_blocks(cells: Cells, block: int, *, apart: bool) -> CellSteps:
     """Items in blocks; a step for each colour in a block.
 
@@ -161,10 +172,7 @@ def matchings_of_blocks(cells: Cells, block: int, *, apart: bool) -> CellSteps:
         apart: Whether items are in the order of their degrees, the largest first, and each block is coloured by itself,
             which makes fewer steps.  Otherwise colours are those of all ratings.
     """
-    rank = np.arange(cells.n_items)
-    if apart:
-        rank[np.argsort(-np.bincount(cells.items, minlength=cells.n_items), kind="stable")] = np.arange(cells.n_items)
-    of_block = rank[cells.items] // block
+    of_block = item_blocks(cells, block, by_degree=apart)
     if apart:
         colours = np.empty(cells.users.size, np.int64)
         order = _sorted(of_block)
@@ -174,6 +182,30 @@ def matchings_of_blocks(cells: Cells, block: int, *, apart: bool) -> CellSteps:
     else:
         colours = first_fit(cells.users, cells.items)
     return _in_steps(_numbered(of_block, colours))
+
+
+def kept_rows(found: CellSteps, items: Array, of_block: Array) -> dict[str, Array]:
+    """How a team finds the ratings of an item whose row it keeps, in the steps of :func:`matchings_of_blocks`.
+
+    Args:
+        found: The steps.
+        items: The item of each rating ``[E]`` in their order.
+        of_block: Its block of items ``[E]``, in the same order.
+
+    Returns:
+        The places of the first rating of each item in its block, ``heads`` ``[H]``; of the next rating of the same
+        item, ``following`` ``[E]``, 2^32 - 1 after the last; and of each block the first of its heads and of its steps,
+        ``first_heads`` and ``first_steps`` ``[B + 1]``; all uint32.
+    """
+    by_item = _sorted(items)
+    begins = _begins(items[by_item])
+    following = np.full(items.size, NONE, np.uint32)
+    following[by_item[:-1][~begins[1:]]] = by_item[1:][~begins[1:]]
+    heads, firsts = np.sort(by_item[begins]), found.steps[:-1]
+    arrays = {"heads": heads, "following": following}
+    for name, places in (("first_heads", heads), ("first_steps", firsts)):
+        arrays[name] = np.append(np.flatnonzero(_begins(of_block[places])), places.size)
+    return {name: each.astype(np.uint32) for name, each in arrays.items()}
 
 
 def _numbered(major: Array, minor: Array) -> Array:

@@ -231,3 +231,81 @@ def solved_rows(
         found[place] = np.linalg.solve(matrix, own.T @ right)
         condition[place] = np.linalg.norm(matrix) / penalty  # no eigenvalue is below the penalty
     return found, condition
+
+
+def stepped_rows(
+    rows: Array,
+    offsets: Array,
+    others: Array,
+    ratings: Array,
+    q: Array,
+    start: Array,
+    reg: float,
+    steps: int,
+    *,
+    implicit: bool,
+    weighted: bool,
+    eps: float,
+) -> tuple[Array, Array]:
+    """``steps`` steps of conjugate gradients from ``start`` ``[R, K]`` on the systems of :func:`solved_rows`.
+
+    Hestenes, Stiefel 1952: ``r = b - A x``, ``d = r``; then ``a = r r / d A d``, ``x += a d``, ``r -= a A d``, and
+    ``d = r + (r r / before) d``.
+
+    Returns:
+        The rows ``[s, K]``, 0 for those without ratings, and bounds of what arithmetic with unit round-off ``eps`` may
+        be off ``[s]``.  A bound follows the errors of each vector and each scalar product through the steps.  Once the
+        errors may be as large as what is left, directions are no longer known.  Steps then still lessen the error in
+        the norm of A, so that both solutions stay as near to the exact one as they were, but for the root of the
+        condition number.
+    """
+    k = q.shape[1]
+    found, off, unit = np.zeros((rows.size, k)), np.zeros(rows.size), eps / 2
+    base, sizes = (each.T @ each if implicit else np.zeros((k, k)) for each in (q, np.abs(q)))
+    for place, row in enumerate(rows.tolist()):
+        at = slice(int(offsets[row]), int(offsets[row + 1]))
+        count = at.stop - at.start
+        if not count:
+            continue
+        own, r = q[others[at]], ratings[at]
+        weight, right = (r, 1 + r) if implicit else (np.ones(count), r)
+        penalty = reg * (count if weighted else 1)
+        matrix = base + (own * weight[:, None]).T @ own + np.eye(k) * penalty
+        sums = sizes + (np.abs(own) * weight[:, None]).T @ np.abs(own) + np.eye(k) * penalty
+        values, terms = np.linalg.eigvalsh(matrix), unit * (count + len(q) * implicit + k + 8)
+        x = start[row].copy()
+        left = own.T @ right - matrix @ x
+        d, dx = left.copy(), 0.0
+        dl = dd = terms * _length(sums @ np.abs(x) + np.abs(own).T @ np.abs(right))
+        now, dn = _product(left, left, dl, dl, terms)
+        for _ in range(steps):
+            image = matrix @ d
+            di = values[-1] * dd + terms * (_length(sums @ np.abs(d)) + _length(sums) * dd)
+            along, da = _product(d, image, dd, di, terms)
+            if 2 * dn >= now or 2 * da >= along:
+                dx += 2 * np.sqrt(values[-1] / values[0]) * (_length(left) + dl) / values[0]
+                break
+            far = now / along
+            df = (dn + far * da) / (along - da) + 2 * unit * far
+            x = x + far * d
+            dx += df * (_length(d) + dd) + far * dd + unit * (_length(x) + far * _length(d))
+            left = left - far * image
+            dl += df * (_length(image) + di) + far * di + unit * (_length(left) + far * _length(image))
+            before, db = now, dn
+            now, dn = _product(left, left, dl, dl, terms)
+            share = now / before
+            ds = (dn + share * db) / (before - db) + 2 * unit * share
+            dd = dl + ds * (_length(d) + dd) + share * dd
+            d = left + share * d
+            dd += unit * _length(d)
+        found[place], off[place] = x, dx
+    return found, off
+
+
+def _length(x: Array) -> float:
+    return float(np.linalg.norm(x))
+
+
+def _product(x: Array, y: Array, dx: float, dy: float, terms: float) -> tuple[float, float]:
+    """A scalar product, and a bound of its error by those of the vectors and of as many ``terms``."""
+    return float(x @ y), dx * _length(y) + dy * _length(x) + dx * dy + terms * (_length(x) + dx) * (_length(y) + dy)

@@ -39,7 +39,7 @@ class Part:
     Attributes:
         kernel: Its name.
         order: Their places, int64 ``[e]``.
-        count: Its work units: ratings, steps of ``sgd_steps``, or items where teams have items.
+        count: Its work units: ratings, steps of ``sgd_steps`` and ``sgd_blocks``, or items where teams have items.
         arrays: What the kernel takes besides factors, ratings and step, by name.
     """
 
@@ -88,6 +88,15 @@ def _by_steps(found: CellSteps) -> Part:
     return Part("sgd_steps", found.order, found.steps.size - 1, arrays)
 
 
+def _by_item_blocks(cells: Cells, block: int, *, apart: bool) -> Part:
+    found = layout.matchings_of_blocks(cells, block, apart=apart)
+    of_block = layout.item_blocks(cells, block, by_degree=apart)[found.order]
+    kept: dict[str, Any] = dict(layout.kept_rows(found, cells.items[found.order], of_block))
+    part = _by_steps(found)
+    kept["n_blocks"] = np.uint32(kept["first_heads"].size - 1)
+    return Part("sgd_blocks", part.order, part.count, dict(part.arrays) | kept)
+
+
 def _tiled(cells: Cells, n_tiles: int) -> list[Part]:
     found = layout.tiles(cells, n_tiles)
     arrays = {"cells": found.cells, "steps": found.steps, "arrived": np.zeros(1, np.uint32)}
@@ -126,16 +135,19 @@ def _degree_hybrid(cells: Cells, _: int, *, block: int = BLOCK, heavy: int = BLO
     is_heavy = np.zeros(cells.n_items, bool)
     is_heavy[np.argsort(-degrees, kind="stable")[:heavy]] = True
     first, last = (np.flatnonzero(is_heavy[cells.items] == which) for which in (True, False))
-    light = _by_steps(layout.matchings_of_blocks(cells.at(last), block, apart=True))
+    light = _by_item_blocks(cells.at(last), block, apart=True)
     return [_by_locks(cells, first), Part(light.kernel, last[light.order], light.count, light.arrays)]
-
-
-def _of_blocks(apart: bool) -> Callable[[Cells], CellSteps]:
-    return partial(layout.matchings_of_blocks, block=BLOCK, apart=apart)
 
 
 def _steps(doc: str, steps_of: Callable[[Cells], CellSteps]) -> SweepSchedule:
     return SweepSchedule(doc, "repeats", ("sgd_steps",), partial(_stepped, steps_of))
+
+
+def _of_blocks(doc: str, *, apart: bool) -> SweepSchedule:
+    def parts(cells: Cells, _: int) -> list[Part]:
+        return [_by_item_blocks(cells, BLOCK, apart=apart)]
+
+    return SweepSchedule(doc, "repeats", ("sgd_blocks",), parts)
 
 
 SCHEDULES = {
@@ -157,11 +169,11 @@ SCHEDULES = {
         partial(_by_item, "sgd_hybrid"),
     ),
     "degree-hybrid": SweepSchedule(
-        "items with most ratings by locks, others by subgraph", "serial", ("sgd_locks", "sgd_steps"), _degree_hybrid
+        "items with most ratings by locks, others by subgraph", "serial", ("sgd_locks", "sgd_blocks"), _degree_hybrid
     ),
     "matchings": _steps("sets of ratings without a common user or item", layout.matchings),
-    "matching-nodes": _steps("blocks of items, in each the matchings of all ratings", _of_blocks(apart=False)),
-    "subgraph": _steps("blocks of items by their degrees, in each matchings of its own", _of_blocks(apart=True)),
+    "matching-nodes": _of_blocks("blocks of items, in each the matchings of all ratings", apart=False),
+    "subgraph": _of_blocks("blocks of items by their degrees, in each matchings of its own", apart=True),
     "diagonals": _steps("ratings with the same difference of user and item", layout.diagonals),
     "block-diagonals": _steps(
         f"the same for blocks of {SIDE} users and {SIDE} items", partial(layout.diagonals, side=SIDE)

@@ -6,14 +6,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmsbgen.families.mf.layout import padded_width, stored_bytes
 from mmsbgen.families.mf.reference import ODD
+from mmsbgen.families.mf.schedules import BLOCK as ITEMS
+from mmsbgen.families.mf.sgd_programs import (
+    blocks_of,
+    by_all,
+    by_hybrid,
+    by_item_blocks,
+    by_locks,
+    by_nodes,
+    by_steps,
+    by_tiles,
+)
 from mmsbgen.families.mf.teams import DATA, FACTORS, HELD, common_variables, kept, one_work_item, space_of, widest
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
-from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
 
@@ -23,6 +30,7 @@ _PER_UNIT = Axis("blocks_per_unit", (1, 4, 16), "blocks of each multiprocessor t
 _PER_TEAM = Axis("per_team", (1, 16, 1024), "ratings in a row that a team takes")
 _RETRIES = Axis("retries", (0, 1, 4), "times that a team tries again to get its locks before it defers a rating")
 _TAIL = Axis("tail", (0, 1024, 16384), "a list of so many deferred ratings is left to one team")
+_KEPT = Axis("rows_kept", (0, 1, 4, ITEMS), "items whose rows a team keeps over the steps of a block of items")
 _OPERATOR = Axis(
     "operator", ("sgd", "witness"), "the step, or an exact one on integers that shows the order of ratings"
 )
@@ -31,13 +39,10 @@ _TRACED = Axis(
 )
 #: Bytes of the rows of a cell of a processor.
 _CACHE = 1 << 19
+#: Work-items that a multiprocessor holds whatever registers they need: 65,536 of them, at most 255 each.
+_SURELY_RESIDENT = 256
 #: Ratings of a step that take a processor about as long as a launch.
 _WORTH_A_LAUNCH = 8192
-#: Ratings of a row under way at once, at most, and these times the step.  They add up changes from one old value: from
-#: 2 on, the bias of the row overshoots by more than it was off.
-_OF_A_ROW, _OVERSHOOT = 32, 0.64
-#: Steps of a launch: the barrier of the grid counts arrivals in 32 bits.
-_AT_ONCE = 1 << 16
 
 _STEP = (
     Argument("mean", "real", "scalar", "of the ratings"),
@@ -55,6 +60,21 @@ _STEPS = (
 _RANGE = (
     Argument("first", "u32", "scalar", "cell of this launch, or step of it if it has several"),
     Argument("size", "u32", "scalar", "how many of them"),
+)
+_HEADS = (
+    Argument("heads", "u32", "in", "[H] the first rating of each item, by blocks of items"),
+    Argument("following", "u32", "in", "[E] the next rating of the same item; 2^32 - 1 after its last"),
+)
+_ITEM_BLOCKS = (
+    Argument("first_heads", "u32", "in", "[B + 1] the first head of each block of items"),
+    Argument("first_steps", "u32", "in", "[B + 1] the first step of each block of items"),
+)
+_N_BLOCKS = Argument("n_blocks", "u32", "scalar", "blocks of items")
+_OF_BLOCK = (
+    Argument("first", "u32", "scalar", "head of this block of items"),
+    Argument("size", "u32", "scalar", "its items"),
+    Argument("first_step", "u32", "scalar", ""),
+    Argument("n_steps", "u32", "scalar", ""),
 )
 _N_RATINGS = Argument("n_ratings", "u32", "scalar", "")
 _LISTS = (
@@ -85,7 +105,7 @@ def _variables(schedule: str, problem: Problem, config: Config, traits: Traits) 
         "reads": "plain" if alone else "fresh",
         "writes": {"adds": "add", "hogwild": "lossy"}.get(schedule, "store"),
     }
-    return found | ({"retries": int(config["retries"])} if "retries" in config else {})
+    return found | {name: int(config[name]) for name in ("retries", "rows_kept") if name in config}
 
 
 def _one_block(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -101,11 +121,24 @@ def _alone(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _near_rows(config: Config, problem: Problem, traits: Traits) -> str | None:
-    teams = int(config["block_size"]) // int(config["team"])
+    teams = int(config["block_size"]) // int(config["team"]) * int(config.get("rows_kept", 1))
     size = teams * padded_width(problem.integer("K")) * (8 if problem.get("dtype") == "float64" else 4)
     if size + 1024 > traits.local_memory:
         return f"{teams} rows of items need {size} bytes, and a block has {traits.local_memory}"
     return None
+
+
+def _keeps(config: Config, problem: Problem, traits: Traits) -> str | None:
+    kept, teams = int(config["rows_kept"]), int(config["block_size"]) // int(config["team"])
+    if not kept:
+        return None
+    if config["barrier"] != "grid" or config["blocks_per_unit"] != 1:
+        return "rows are kept between barriers of the grid, by as many blocks as have them: barrier=grid, 1 a unit"
+    if kept == ITEMS and int(config["block_size"]) > 1:
+        return f"one work-item keeps {ITEMS} rows, several have fewer each"
+    if traits.dialect == "opencl" and teams * kept < ITEMS:
+        return f"the one block keeps {teams * kept} rows of the {ITEMS} of a block of items"
+    return _near_rows(config, problem, traits)
 
 
 def _pairs(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -147,6 +180,18 @@ def _steps_default(problem: Problem, traits: Traits) -> Config:
     return _default(problem, traits) | _barrier(few or traits.dialect == "cuda")
 
 
+def _item_blocks_default(problem: Problem, traits: Traits) -> Config:
+    """Rows are kept on CUDA, by so many teams that all are resident; a processor has them in its caches."""
+    found: dict[str, Any] = dict(_steps_default(problem, traits)) | {"rows_kept": 0}
+    if traits.dialect != "cuda":
+        return found
+    teams = traits.compute_units * _SURELY_RESIDENT // found["team"]
+    kept = found | {"rows_kept": next((each for each in (1, 4) if each * teams >= ITEMS), 0)}
+    while _near_rows(kept, problem, traits) and kept["block_size"] > kept["team"]:
+        kept["block_size"] //= 2
+    return found if _near_rows(kept, problem, traits) else kept
+
+
 def _barrier(grid: bool) -> dict[str, Any]:
     return {"barrier": "grid" if grid else "launch", "blocks_per_unit": 1}
 
@@ -161,104 +206,6 @@ def _nodes_default(problem: Problem, traits: Traits) -> dict[str, Any]:
 def _lists_default(problem: Problem, traits: Traits) -> dict[str, Any]:
     """What passes over lists of ratings have, too."""
     return {"per_team": 16 if traits.kind == "gpu" else 1024}
-
-
-def _blocks(config: Config, teams: int) -> int:
-    return max(1, -(-teams // (int(config["block_size"]) // int(config["team"]))))
-
-
-def ratings_of_team(least: int, count: int, degree: int, teams: int, step: float) -> int:
-    """Ratings that a team takes one after another, so that few of a row are under way at once.
-
-    Args:
-        least: What the configuration asks for.
-        count: All ratings.
-        degree: Those of the row that has most.
-        teams: So many are under way at once otherwise.
-        step: Of the sweep.
-    """
-    together = max(1, int(min(_OF_A_ROW, _OVERSHOOT / step))) if step > 0 else _OF_A_ROW
-    return max(least, -(-degree // together)) if teams * degree > together * count else least
-
-
-def _unordered(on: Launches) -> None:
-    block, per_team = int(on.config["block_size"]), int(on.config["per_team"])
-    teams = -(-on.count // per_team)
-    if on.traits.dialect == "cuda":
-        teams = min(teams, on.resident_blocks("sweep", block) * (block // int(on.config["team"])))
-    per_team = ratings_of_team(per_team, on.count, on.problem.integer("degree"), teams, float(on.scalar("step")))
-    on.launch("sweep", _blocks(on.config, -(-on.count // per_team)), block, per_team=np.uint32(per_team))
-
-
-def _tiles(on: Launches) -> None:
-    tiles = int(on.config["tiles"])
-    _stepped(on, np.arange(0, tiles * tiles + 1, tiles))
-
-
-def _steps(on: Launches) -> None:
-    _stepped(on, on.read("steps", on.count + 1).astype(np.int64))
-
-
-def _stepped(on: Launches, steps: NDArray[np.int64]) -> None:
-    block, sizes = int(on.config["block_size"]), np.diff(steps)
-    if on.config["barrier"] == "launch":
-        for first, size in zip(steps[:-1].tolist(), sizes.tolist(), strict=True):
-            on.launch("sweep", _blocks(on.config, size), block, first=np.uint32(first), size=np.uint32(size))
-        return
-    grid = 1
-    if on.traits.dialect == "cuda":
-        wanted = min(_blocks(on.config, int(sizes.max())), on.traits.compute_units * int(on.config["blocks_per_unit"]))
-        grid = max(1, min(wanted, on.resident_blocks("whole", block)))
-    for first in range(0, sizes.size, _AT_ONCE):
-        on.write("arrived", np.zeros(1, np.uint32))
-        size = min(_AT_ONCE, sizes.size - first)
-        on.launch_cooperative("whole", grid, block, first=np.uint32(first), size=np.uint32(size))
-
-
-def _deferred(on: Launches) -> int:
-    """The ratings that the launches so far have deferred; they are counted anew then."""
-    size = int(on.read("counts", 1)[0])
-    on.write("counts", np.zeros(1, np.uint32))
-    return size
-
-
-def _passes(on: Launches, size: int, *, first: bool) -> None:
-    """Passes over what is left, until nothing is: each does at least one rating, as locks are taken in one order."""
-    block, tail = int(on.config["block_size"]), int(on.config["tail"])
-    while size:
-        alone = not first and size <= tail
-        per_team = size if alone else int(on.config["per_team"])
-        # A pass of one team needs one team of the block: the others find nothing to do.
-        grid = _blocks(on.config, -(-size // per_team))
-        given = {"all": np.uint32(first), "size": np.uint32(size), "per_team": np.uint32(per_team)}
-        on.launch("pass", grid, block, **given)
-        size, first = _deferred(on), False
-        on.swap("waiting", "deferred")
-
-
-def _locks(on: Launches) -> None:
-    on.write("counts", np.zeros(2, np.uint32))
-    _passes(on, on.count, first=True)
-
-
-def _node_pass(on: Launches, *, first: bool) -> int:
-    given = {"all": np.uint32(first), "n_items": np.uint32(on.count)}
-    on.launch("node", _blocks(on.config, on.count), int(on.config["block_size"]), **given)
-    return _deferred(on)
-
-
-def _nodes(on: Launches) -> None:
-    on.write("counts", np.zeros(2, np.uint32))
-    left = _node_pass(on, first=True)
-    while left:
-        left = _node_pass(on, first=False)
-
-
-def _hybrid(on: Launches) -> None:
-    on.write("counts", np.zeros(2, np.uint32))
-    left = _node_pass(on, first=True)
-    on.swap("waiting", "deferred")
-    _passes(on, left, first=False)
 
 
 def _traffic(problem: Problem) -> int:
@@ -277,7 +224,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             arguments=(*FACTORS, *DATA, *arguments, *_STEP),
             variables=partial(_variables, template),
             launch=lambda problem, config, count, traits: Launch(
-                _blocks(config, teams(problem, config, count)), int(config["block_size"])
+                blocks_of(config, teams(problem, config, count)), int(config["block_size"])
             ),
             traffic=_traffic,
             flops=lambda problem: 10 * problem.integer("K") * problem.integer("ratings"),
@@ -302,7 +249,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
     changed = HELD, _PER_TEAM, _OPERATOR
     unordered = {"teams": of_list, "space": space_of(*changed)}
     unordered["default"] = lambda problem, traits: _default(problem, traits) | _lists_default(problem, traits)
-    unordered |= {"entries": lambda config: {"sweep": (*entry(_N_RATINGS), _OF_TEAM)}, "program": _unordered}
+    unordered |= {"entries": lambda config: {"sweep": (*entry(_N_RATINGS), _OF_TEAM)}, "program": by_all}
     passes = (_PER_TEAM, _RETRIES, _TAIL, _TRACED)
     stepping = (_BARRIER, _PER_UNIT, _OPERATOR)
     meeting = (Constraint("barrier", _one_block), Constraint("blocks_per_unit", _alone))
@@ -317,7 +264,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             space=space_of(HELD, _TILES, *stepping, constraints=meeting),
             default=_tiles_default,
             entries=steps,
-            program=_tiles,
+            program=by_tiles,
         ),
         kernel(
             "steps",
@@ -329,7 +276,24 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             space=space_of(HELD, *stepping, constraints=meeting),
             default=_steps_default,
             entries=steps,
-            program=_steps,
+            program=by_steps,
+        ),
+        kernel(
+            "blocks",
+            "steps",
+            "a sweep by blocks of items, in each by steps that share no row: equal to one in that order, bit for bit",
+            _CELLS,
+            *_STEPS,
+            *_HEADS,
+            *_ITEM_BLOCKS,
+            _N_BLOCKS,
+            teams=each,
+            space=space_of(HELD, *stepping, _KEPT, constraints=(*meeting, Constraint("rows_kept", _keeps))),
+            default=_item_blocks_default,
+            entries=lambda config: (
+                {"kept": (*entry(*_STEPS, *_HEADS), *_OF_BLOCK)} if config["rows_kept"] else steps(config)
+            ),
+            program=by_item_blocks,
         ),
         kernel(
             "locks",
@@ -342,7 +306,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
                 _default(problem, traits) | _lists_default(problem, traits) | {"retries": 1, "tail": 1024}
             ),
             entries=lambda config: {"pass": (*entry(*locks), *_PASS)},
-            program=_locks,
+            program=by_locks,
         ),
         kernel(
             "nodes",
@@ -354,7 +318,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             space=space_of(HELD, _RETRIES, _TRACED, constraints=near),
             default=_nodes_default,
             entries=lambda config: {"node": (*entry(*_LISTS, *_BY_ITEM), *_NODE_PASS)},
-            program=_nodes,
+            program=by_nodes,
         ),
         kernel(
             "hybrid",
@@ -371,7 +335,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
                 "node": (*entry(*locks, *_BY_ITEM), *_NODE_PASS),
                 "pass": (*entry(*locks), *_PASS),
             },
-            program=_hybrid,
+            program=by_hybrid,
         ),
         kernel(
             "adds",

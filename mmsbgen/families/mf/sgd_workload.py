@@ -96,7 +96,7 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
                 return _counted(got, wide, users, items, bias)
             exact = reference.add_witness if kernel == "sgd_adds" else reference.witness
             return _equal(got, exact(wide, users, items, ratings[order].astype(np.uint32), bias=bias))
-        if kernel in ("sgd_tiles", "sgd_steps"):
+        if kernel in ("sgd_tiles", "sgd_steps", "sgd_blocks"):
             value, off = ordered(tiles)
         elif operator == "traced":
             value, off = reference.sweep(start, users, items, ratings[order], how, eps, lost)

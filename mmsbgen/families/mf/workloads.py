@@ -8,10 +8,9 @@ import numpy as np
 
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.als_kernels import scratch_of
-from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.generated import generated_ratings, start_rows
 from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
-from mmsbgen.families.mf.start import start_rows
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
@@ -92,23 +91,27 @@ def error_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
     return Workload(arguments, count, lambda got, config: expected.errors(got["sums_of_errors"]))
 
 
-def als_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
-    """The half of a sweep that solves for the rows of users."""
+def als_workload(cells: Cells, problem: Problem, seed: int, steps: int = 0) -> Workload:
+    """The half of a sweep that solves for the rows of users: exactly, or by ``steps`` steps from what they were."""
     real, implicit = dtype_of(problem), problem.get("feedback") == "implicit"
-    q = start_of(cells, problem, seed).q
+    start = start_of(cells, problem, seed)
+    q = start.q
     order, offsets = by_row(cells.users, cells.n_users)
     others, ratings = cells.items[order], cells.ratings[order].astype(real)
-    reg, weighted = real(0.5), np.uint32(not implicit)
+    reg, weighted = real(10.0 if steps and implicit else 0.5), np.uint32(not implicit)
     eps, k = float(np.finfo(real).eps), problem.integer("K")
+    how = {"implicit": implicit, "weighted": bool(weighted)}
 
-    def of(rows: Array, turn: int) -> Judge:
-        value, condition = reference.solved_rows(
-            rows, offsets, others, ratings, q, float(reg), implicit=implicit, weighted=bool(weighted)
-        )
+    def exact(rows: Array) -> tuple[Array, Array]:
+        if steps:
+            return reference.stepped_rows(rows, offsets, others, ratings, q, start.p, float(reg), steps, **how, eps=eps)
+        value, condition = reference.solved_rows(rows, offsets, others, ratings, q, float(reg), **how)
         # A sum over the ratings of a row, then Cholesky (Higham 2002, theorem 10.3), both times the condition number.
         terms = np.diff(offsets.astype(np.int64))[rows] + 3 * k + 4 + (cells.n_items if implicit else 0)
-        size = np.linalg.norm(value, axis=1)
-        bound = 4 * eps * terms * condition * size
+        return value, 4 * eps * terms * condition * np.linalg.norm(value, axis=1)
+
+    def of(rows: Array, turn: int) -> Judge:
+        value, bound = exact(rows)
         expected = Expected(value, np.broadcast_to(bound[:, None], value.shape))
 
         def judge(got: Any, config: Config) -> str | None:
@@ -120,7 +123,7 @@ def als_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
 
     units = Units(cells.n_users, lambda rows: {"solution": rows}, of)
     arguments = {
-        "solution": np.full((cells.n_users, padded(q[:1], real).shape[1]), 9, real),
+        "solution": padded(start.p, real) if steps else np.full((cells.n_users, padded(q[:1], real).shape[1]), 9, real),
         "fixed": padded(q, real),
         "offsets": offsets,
         "others": others,
@@ -129,6 +132,7 @@ def als_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
         "weighted": weighted,
         "n_rows": np.uint32(cells.n_users),
         "n_fixed": np.uint32(cells.n_items),
+        **({"steps": np.uint32(steps)} if steps else {}),
         "scratch": np.zeros(1, real),
         "base": np.zeros(1, real),
     }
@@ -137,7 +141,7 @@ def als_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
         cells.n_users,
         all_units((units,)),
         units=(units,),
-        repeats="same",
+        repeats="restored" if steps else "same",
         prepare=lambda config: scratch_of(problem, config, real),
-        prepared_by=("blocks",),
+        prepared_by=("blocks",) if steps else ("blocks", "matrix"),
     )

@@ -15,11 +15,11 @@ Isolated vertices are listed in a comment, ids separated by blanks or commas::
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,6 +30,7 @@ from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.graph.files.file_bytes import (
+    WHOLE,
     foreign_format,
     need_fields,
     read_graph_bytes,
@@ -37,15 +38,15 @@ from mmsbgen.graph.files.file_bytes import (
     short_name,
     text_lines,
 )
-from mmsbgen.graph.files.text_tables import find_delimiter, read_ends
+from mmsbgen.graph.files.text_tables import FEW_ROWS, find_delimiter, read_ends, warn_of_disjoint
 from mmsbgen.graph.files.tokens import Fields, parse_integers, split_fields
 from mmsbgen.graph.files.words import INTEGER, as_int64
-from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, build_graph, number_integers
-from mmsbgen.graph.ids import string_ids
+from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, build_graph
+from mmsbgen.graph.ids import WholeText, holds_first, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
 #: Bytes of a block; in smaller ones threads mostly wait for each other.
-_BLOCK_BYTES = 1 << 21
+BLOCK_BYTES = 1 << 21
 #: The begin of a file from which the kind of its columns is found.
 _SAMPLE_BYTES = 1 << 16
 #: The first line of KONECT's files: the third column is a weight, the fourth a time.
@@ -86,69 +87,101 @@ def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) 
     """The graph of the content ``raw`` of ``file``, an edge list or a table; raises as :func:`load_edge_list`."""
     if kind := foreign_format(file, raw):
         raise InputError(f"{file} has the format {kind}, and is no edge list or table; give one of these")
-    need_fields(file, raw, "integers")
-    text = text_lines(file, raw)
+    ends = links_of_text(file, raw, reading, told)
+    return build_graph(*ends, name=short_name(file), file=record_path(file))
+
+
+def links_of_text(
+    file: Path, raw: bytes, reading: ReadingOptions, told: Stage, among: WholeText = WHOLE
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The two ends of the links of a text, integers ``[L]`` and ``[L]``, and the ids ``[N]`` of all vertices.
+
+    Of a text that several processes read, ``raw`` is the part of this one, in whole lines, and ends are its own; the
+    first process has the ids, and its part is at least as long as :func:`links_begin` says.
+
+    Raises as :func:`load_edge_list`.
+    """
+    among.agree(lambda: need_fields(file, raw, "integers", among.here))
+    text = text_lines(file, raw, among)
     isolated = _isolated_ids(text)
-    name, whole = short_name(file), record_path(file)
-    if (table := _table(file, text, reading)) is not None:
-        words, kept = table
-        return _graph_of_words(words, isolated, name, whole, kept)
+    layout = None if among.rank else _table_layout(file, text, reading)
+    if (layout := among.told(layout)[0]) is not None:
+        delimiter, columns = layout
+        among.agree(lambda: need_fields(file, text, "text", among.here))
+        words, kept = _table(file, text, delimiter, replace(reading, columns=columns), among)
+        return _links_of_words(file, words, isolated, among, kept, columns)
     need_weights(reading, str(file))
-    numbers = _integer_pairs(file, text, told)
-    if numbers is not None and reading.format == "auto":
-        _refuse_counts(file, numbers)
-    extra = as_int64(isolated)
-    if numbers is not None and extra is not None:
-        ids, places = number_integers(np.concatenate([numbers, extra]) if extra.size else numbers)
-        places = places[: numbers.size]
-        return build_graph(places[0::2], places[1::2], ids, name=name, file=whole)
+    if (numbers := _all_integers(file, text, told, among)) is not None:
+        if reading.format == "auto":
+            _refuse_counts(file, numbers, among)
+        if (extra := _in_all(as_int64(isolated), among)) is not None:
+            raw = text = b""  # of a large graph they take as much as the numbers
+            ids, places = among.number_integers(np.concatenate([numbers, extra]) if extra.size else numbers)
+            places = places[: numbers.size]
+            return places[0::2], places[1::2], ids
 
-    need_fields(file, raw, "text")
-    words = [word for _, part in _checked_blocks(file, text, told, Fields.words) for word in part]
-    return _graph_of_words(_without_header(file, words, text), isolated, name, whole)
+    among.agree(lambda: need_fields(file, raw, "text", among.here))
+    blocks = partial(_checked_blocks, file, text, told, Fields.words, among)
+    words = among.agree(lambda: [word for _, part in blocks() for word in part])
+    return _links_of_words(file, _without_header(file, words, text, among), isolated, among)
 
 
-def _table(file: Path, text: bytes, reading: ReadingOptions) -> tuple[list[bytes], NDArray[np.bool_] | None] | None:
-    """The ids of all rows of a table in order, ``[2 L]``, and which are links; None for a plain edge list."""
+def links_begin(text: bytes) -> int:
+    """Where the lines end by which the kind of columns is found; 0 if ``text``, the begin of a file, is too short."""
     comments = _COMMENTS.match(text)
-    start = comments.end() if comments else 0
-    begin = text[start : text.find(b"\n", start + _SAMPLE_BYTES) + 1 or len(text)]
+    return text.find(b"\n", (comments.end() if comments else 0) + _SAMPLE_BYTES) + 1
+
+
+def _table_layout(file: Path, text: bytes, reading: ReadingOptions) -> tuple[str | None, Sequence[Any] | None] | None:
+    """The delimiter of a table, None for blanks, and the columns of its links; None for a plain edge list."""
+    comments = _COMMENTS.match(text)
+    begin = text[comments.end() if comments else 0 : links_begin(text) or len(text)]
     konect = _KONECT.match(text)
     if konect and konect[1] == b"bip":
         raise InputError(
             f"{file} has two kinds of vertices, whose numbers overlap ({_show(konect[0])}); give links of one kind, or "
             "ids that differ"
         )
+    if konect and reading.columns is None:
+        width = len(begin.partition(b"\n")[0].split())
+        return (None, (1, 2, 3)) if width > 2 else None
     try:
-        if konect and reading.columns is None:
-            width = len(begin.partition(b"\n")[0].split())
-            if width <= 2:
-                return None
-            delimiter, reading = None, replace(reading, columns=(1, 2, 3))
-        else:
-            is_csv = ".csv" in file.name.lower()
-            delimiter = find_delimiter(begin.decode("utf-8"), is_csv=is_csv)
-        if delimiter is None and reading.columns is None:
-            return None
-        need_fields(file, text, "text")
-        *ends, kept = read_ends(text.decode("utf-8"), delimiter, reading)
-    except csv.Error as error:
-        raise InputError(f"{file}: {error}; mend the line") from None
+        delimiter = find_delimiter(begin.decode("utf-8"), is_csv=".csv" in file.name.lower())
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return None if delimiter is None and reading.columns is None else (delimiter, reading.columns)
+
+
+def _table(
+    file: Path, text: bytes, delimiter: str | None, reading: ReadingOptions, among: WholeText
+) -> tuple[list[bytes], NDArray[np.bool_] | None]:
+    """The ids of all rows of a table in order, ``[2 L]``, and which are links."""
+    try:
+        *ends, kept = read_ends(text.decode("utf-8"), delimiter, reading, among)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     return [word.encode() for pair in zip(*ends, strict=True) for word in pair], kept
 
 
-def _refuse_counts(file: Path, numbers: Int64Array) -> None:
+def _in_all(found: Result | None, among: WholeText) -> Result | None:
+    """``found``, or None if another process has found None."""
+    return found if all(among.told(found is not None)) else None
+
+
+def _refuse_counts(file: Path, numbers: Int64Array, among: WholeText) -> None:
     """Raise InputError if the first line of an edge list ``[2 L]`` may be the numbers of vertices and links.
 
     So begin files of METIS, whose other lines are neighbours, and lists with a line of counts.
     """
-    if numbers.size < 4:
+    holds = holds_first(numbers.size, among)
+    top, rest = (numbers[:2].tolist(), numbers[2:]) if holds else ([], numbers)
+    extent = (int(rest.min()), int(rest.max())) if rest.size else None
+    tops, sizes, extents = zip(*among.told((top, rest.size, extent)), strict=True)
+    n_lines, found = sum(sizes) // 2, [one for one in extents if one is not None]
+    if n_lines == 0:
         return
-    n, m, rest = int(numbers[0]), int(numbers[1]), numbers[2:]
-    n_lines = rest.size // 2
-    if n < 2 or rest.min() < 0 or rest.max() > n:
+    n, m = next(filter(None, tops))
+    if n < 2 or min(least for least, _ in found) < 0 or max(most for _, most in found) > n:
         return
     if m == n_lines or (n == m and n == n_lines):
         raise InputError(
@@ -158,42 +191,95 @@ def _refuse_counts(file: Path, numbers: Int64Array) -> None:
         )
 
 
-def _graph_of_words(
-    words: list[bytes], isolated: list[bytes], name: str, whole: str | None, kept: NDArray[np.bool_] | None = None
-) -> Graph:
-    """The graph of the ids ``[2 L]`` of all rows in order, of which those ``kept`` are links; integers if all are."""
-    numbers = as_int64([*words, *isolated])
+def _links_of_words(
+    file: Path,
+    words: list[bytes],
+    isolated: list[bytes],
+    among: WholeText,
+    kept: NDArray[np.bool_] | None = None,
+    chosen: Sequence[Any] | None = None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """As :func:`links_of_text`, of the ids ``[2 L]`` of all rows in order, of which those ``kept`` are links.
+
+    A warning tells if the columns that the user has ``chosen`` have no id in common.
+    """
+    every = [*words, *isolated] if isolated else words
+    numbers = _in_all(as_int64(every), among)
     ids: NDArray[Any]
     if numbers is not None:
-        ids, places = number_integers(numbers)
+        ids, places = among.number_integers(numbers)
     else:
-        distinct = sorted({*words, *isolated})
-        known = set(distinct)
-        twin = next((word for word in distinct if word.endswith(b".0") and word[:-2] in known), None)
-        if twin is not None:
-            both = f"{_show(twin[:-2])} and {_show(twin)}"
-            raise InputError(f"{whole or name} has the ids {both}; write them alike, without '.0'")
-        index = {word: place for place, word in enumerate(distinct)}
-        places = np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
-        ids = string_ids([word.decode() for word in distinct])
+        distinct, places = among.number_words(every)
+        # The others need no more than their number.
+        ids = np.arange(len(distinct)) if among.rank else _word_ids(file, distinct)
     pairs = places[: len(words)].reshape(-1, 2)
+    if chosen is not None and sum(among.told(len(pairs))) >= FEW_ROWS:
+        both = np.ones(ids.size, np.bool_)
+        for end in range(2):
+            here = np.zeros(ids.size, np.bool_)
+            here[pairs[:, end]] = True
+            both &= among.either(here)
+        if not both.any() and not among.rank:
+            warn_of_disjoint(chosen)
     if kept is not None:
         pairs = pairs[kept]
-    return build_graph(pairs[:, 0], pairs[:, 1], ids, name=name, file=whole)
+    return pairs[:, 0], pairs[:, 1], ids
 
 
-def _integer_pairs(file: Path, text: bytes, told: Stage) -> Int64Array | None:
-    """All ids of the file in order, int64 ``[2 L]``; None if any is not an integer."""
+def _word_ids(file: Path, distinct: list[bytes]) -> NDArray[Any]:
+    known = set(distinct)
+    twin = next((word for word in distinct if word.endswith(b".0") and word[:-2] in known), None)
+    if twin is not None:
+        both = f"{_show(twin[:-2])} and {_show(twin)}"
+        raise InputError(f"{record_path(file) or short_name(file)} has the ids {both}; write them alike, without '.0'")
+    return string_ids([word.decode() for word in distinct])
+
+
+def _all_integers(file: Path, text: bytes, told: Stage, among: WholeText) -> Int64Array | None:
+    """The ids in order, int64 ``[2 L]``; None if any of the whole text is not an integer."""
+
+    def found() -> Int64Array | InputError | None:
+        try:
+            return _integer_pairs(file, text, told, among)
+        except InputError as error:
+            return error
+
+    numbers = among.agree(found)
+    # A process that has found a word has not looked at the lines after it.
+    if not all(among.told(numbers is not None)):
+        return None
+
+    def checked() -> Int64Array | None:
+        if isinstance(numbers, InputError):
+            raise numbers
+        return numbers
+
+    return among.agree(checked)
+
+
+def _integer_pairs(file: Path, text: bytes, told: Stage, among: WholeText) -> Int64Array | None:
+    """All ids of the text in order, int64 ``[2 L]``; None if any is not an integer."""
     parts = []
-    for _, part in _checked_blocks(file, text, told, parse_integers):
+    for _, part in _checked_blocks(file, text, told, parse_integers, among):
         if part is None:
             return None
         parts.append(part)
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    numbers, end = np.empty(sum(map(len, parts)), dtype=np.int64), 0
+    for part in _taken(parts):
+        numbers[end : end + part.size] = part
+        end += part.size
+    return numbers
+
+
+def _taken(parts: list[Int64Array]) -> Iterator[Int64Array]:
+    """Take ``parts`` out of their list one by one: those of a large graph are not kept beside a copy of all."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
 
 
 def _checked_blocks(
-    file: Path, text: bytes, told: Stage, of: Callable[[Fields], Result]
+    file: Path, text: bytes, told: Stage, of: Callable[[Fields], Result], among: WholeText
 ) -> Iterator[tuple[Fields, Result]]:
     """Yield the file in blocks of whole lines, after checking that every line has two fields or none.
 
@@ -205,8 +291,8 @@ def _checked_blocks(
         bad = block.first_line_without_two()
         return block, bad, of(block) if bad is None else None
 
-    done, lines_before = 0, 0
-    for block, bad, result in side_by_side(lambda ends: parsed(*ends), _block_ends(text)):
+    done, lines_before = 0, among.lines_before
+    for block, bad, result in side_by_side(lambda ends: parsed(*ends), _block_ends(text, among.begin)):
         if bad is not None:
             line, counts = block.text.split(b"\n")[bad], np.bincount(block.lines)
             raise _wrong_line(file, lines_before + bad + 1, block.line(bad), line, counts[counts > 0])
@@ -215,11 +301,16 @@ def _checked_blocks(
         told.tell(done, len(text))
 
 
-def _block_ends(text: bytes) -> Iterator[tuple[int, int]]:
+def _block_ends(text: bytes, before: int = 0) -> Iterator[tuple[int, int]]:
+    """Begins and ends of blocks of whole lines, which do not depend on where a part of a text begins.
+
+    ``before`` is the number of bytes before this part.
+    """
     begin = 0
-    while begin < len(text):
-        end = text.find(b"\n", begin + _BLOCK_BYTES) + 1 or len(text)
-        yield begin, end
+    for border in range(-before % BLOCK_BYTES if before else BLOCK_BYTES, len(text) + BLOCK_BYTES, BLOCK_BYTES):
+        end = text.find(b"\n", border) + 1 or len(text)
+        if end > begin:
+            yield begin, end
         begin = end
 
 
@@ -243,29 +334,39 @@ def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, count
     )
 
 
-def _without_header(file: Path, words: list[bytes], text: bytes) -> list[bytes]:
+def _without_header(file: Path, words: list[bytes], text: bytes, among: WholeText) -> list[bytes]:
     """``words`` ``[2 L]`` without the first two if they are a header: usual names, or words over integers.
 
     Raises InputError for stray separators, and for a line without a tab in a file that is separated by tabs.
     """
-    if not words:
+    holds = holds_first(len(words), among)
+    tabbed = any(among.told(holds and b"\t" in next(_link_lines(text))))
+    among.agree(lambda: _refuse_separators(file, words, text if tabbed else b""))
+    top: list[bytes] = next(filter(None, among.told(words[:2] if holds else [])), [])
+    below = words[2:] if holds else words
+    common, integers, there = zip(
+        *among.told((bool(set(top) & set(below)), all(map(INTEGER.fullmatch, below)), bool(below))), strict=True
+    )
+    usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not any(common)
+    over_integers = not any(map(INTEGER.fullmatch, top)) and all(integers)
+    if not any(there):
         return words
-    if tabbed := b"\t" in next(_link_lines(text)):
-        bad = next((line for line in _link_lines(text) if b"\t" not in line), None)
-        if bad is not None:
-            raise InputError(f"{file}: {_show(bad)} has no tab between two ids, and the first link has: mend the line")
-    for word in words:
-        if word[0] in b",;" or word[-1] in b",;":
-            raise InputError(f"{file}: {_show(word)} has a separator at its end, and others have none: mend the line")
-    top, below = words[:2], words[2:]
-    usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not set(top) & set(below)
-    over_integers = not any(map(INTEGER.fullmatch, top)) and all(map(INTEGER.fullmatch, below))
-    if below and tabbed and not usual and not over_integers and not set(top) & set(below):
+    if tabbed and not usual and not over_integers and not any(common) and not among.rank:
         shown = _show(b" ".join(top))
         warn_user(
             f"{file}: the first row, {shown}, is read as a link; if it is a header, put # before it", GraphWarning
         )
-    return below if below and (usual or over_integers) else words
+    return below if usual or over_integers else words
+
+
+def _refuse_separators(file: Path, words: list[bytes], tabbed: bytes) -> None:
+    """Raise InputError for a line of ``tabbed`` without a tab, and for an id that begins or ends with a separator."""
+    bad = next((line for line in _link_lines(tabbed) if b"\t" not in line), None)
+    if bad is not None:
+        raise InputError(f"{file}: {_show(bad)} has no tab between two ids, and the first link has: mend the line")
+    for word in words:
+        if word[0] in b",;" or word[-1] in b",;":
+            raise InputError(f"{file}: {_show(word)} has a separator at its end, and others have none: mend the line")
 
 
 def _link_lines(text: bytes) -> Iterator[bytes]:

@@ -8,6 +8,12 @@ from pathlib import Path
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
 from mmsbgen.graph.graph import GraphWarning
+from mmsbgen.graph.ids import WholeText
+
+#: A process that reads files alone.
+WHOLE = WholeText()
+#: How texts in UTF-16 begin, and some in UTF-8.
+UTF_16, BYTE_ORDER_MARK = (b"\xff\xfe", b"\xfe\xff"), b"\xef\xbb\xbf"
 
 _SUFFIXES = {".gz", ".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist", ".dat", ".ungraph", ".adjlist", ".metis"}
 _ARCHIVES = {
@@ -59,14 +65,22 @@ _SAMPLE_BYTES = 1 << 16
 def read_graph_bytes(file: Path) -> bytes:
     """The unpacked content of a file; raises as :func:`mmsbgen.base.user_files.read_unpacked`, or if it is empty."""
     raw = read_unpacked(file, "give the file of the graph inside it")
-    if not raw or raw.isspace():
-        raise InputError(f"{file} is empty; an edge list has one link a line: two ids separated by a tab or spaces")
+    refuse_empty(file, raw)
     return raw
 
 
-def need_fields(file: Path, raw: bytes, kind: str) -> None:
-    """Raise InputError if the fields of ``raw`` may take more than the memory left; ``kind`` is of ``FIELD_BYTES``."""
-    need_memory(file, FIELD_BYTES[kind] * most_fields(raw))
+def refuse_empty(file: Path, raw: bytes, among: WholeText = WHOLE) -> None:
+    """Raise InputError if ``raw``, the content of a file or this process's part of it, is empty for all."""
+    if not any(among.told(bool(raw) and not raw.isspace())):
+        raise InputError(f"{file} is empty; an edge list has one link a line: two ids separated by a tab or spaces")
+
+
+def need_fields(file: Path, raw: bytes, kind: str, parts: int = 1) -> None:
+    """Raise InputError if the fields of ``raw`` may take more than the memory left; ``kind`` is of ``FIELD_BYTES``.
+
+    ``parts`` such texts are read at the same time.
+    """
+    need_memory(file, FIELD_BYTES[kind] * most_fields(raw) * parts)
 
 
 def format_of(file: Path, raw: bytes) -> str:
@@ -111,46 +125,55 @@ def _refuse_page(file: Path, text: str) -> None:
 
 def _sample(raw: bytes) -> str:
     begin = raw[:_SAMPLE_BYTES]
-    if begin.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = begin.decode("utf-16", "replace")
-    else:
-        text = begin.decode("utf-8", "replace")
+    text = begin.decode("utf-16" if begin.startswith(UTF_16) else "utf-8", "replace")
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def text_lines(file: Path, raw: bytes) -> bytes:
-    """The text of a file in UTF-8 without a byte-order mark, in lines that all have their end."""
-    raw = _as_utf8(file, raw)
-    if b"\r" in raw and b"\n" not in raw:
+def text_lines(file: Path, raw: bytes, among: WholeText = WHOLE) -> bytes:
+    """The text of a file in UTF-8 without a byte-order mark, in lines that all have their end.
+
+    Of a text that several processes read, ``raw`` is the part of this one, in whole lines.
+    """
+    raw = _as_utf8(file, raw, among)
+    if b"\r" in raw and b"\n" not in raw and not among.begin:
         raw = raw.replace(b"\r", b"\n")
     return raw if raw.endswith(b"\n") else raw + b"\n"
 
 
-def _as_utf8(file: Path, raw: bytes) -> bytes:
+def _as_utf8(file: Path, raw: bytes, among: WholeText) -> bytes:
     """The text in UTF-8 without a byte-order mark; what is neither UTF-8 nor UTF-16 is taken for Latin-1."""
     try:
-        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if raw.startswith(UTF_16) and not among.rank:
             raw = raw.decode("utf-16").encode()
     except UnicodeError as error:
         raise InputError(f"{file} begins as UTF-16 text and is not ({error}); give an edge list as text") from None
-    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    raw = raw if among.rank else raw.removeprefix(BYTE_ORDER_MARK)
+    among.agree(lambda: _refuse_zeros(file, raw, among))
+    odd = next(filter(None, among.told(_odd_byte(raw, among))), None)
+    if odd is None:
+        return raw
+    if not among.rank:
+        warn_user(f"{file}, line {odd[0]}: byte 0x{odd[1]:02x} is not UTF-8; the file is read as Latin-1", GraphWarning)
+    return raw.decode("latin-1").encode()
+
+
+def _refuse_zeros(file: Path, raw: bytes, among: WholeText) -> None:
     if b"\0" in raw:
-        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        line = among.lines_before + raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise InputError(
             f"{file} is not a graph file; line {line}: byte 0x00, which no text has; give an edge list, plain or gzip"
         )
+
+
+def _odd_byte(raw: bytes, among: WholeText) -> tuple[int, int] | None:
+    """The number of the first line that is not UTF-8, and its first byte that is not; None if there is none."""
     if raw.isascii():
-        return raw
+        return None
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        warn_user(
-            f"{file}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8; the file is read as Latin-1",
-            GraphWarning,
-        )
-        return raw.decode("latin-1").encode()
-    return raw
+        return among.lines_before + raw.count(b"\n", 0, error.start) + 1, raw[error.start]
+    return None
 
 
 def record_path(file: Path) -> str | None:

@@ -29,8 +29,8 @@ from mmsbgen.graph.files.network_files import from_gml, from_pajek
 from mmsbgen.graph.files.tokens import parse_integers, split_fields
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.files.xml_graphs import from_xml
-from mmsbgen.graph.graph import Graph, Int64Array, link_keys, number_integers, unpack_pairs
-from mmsbgen.graph.ids import number_ids
+from mmsbgen.graph.graph import Graph, Int64Array, link_keys, unpack_pairs
+from mmsbgen.graph.ids import number_ids, number_integers
 from mmsbgen.graph.reading_options import ReadingOptions
 
 _READERS: dict[str, Callable[[Path, bytes, ReadingOptions], Graph]] = {
@@ -71,6 +71,15 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
             if kind in FIELD_BYTES:
                 need_fields(file, raw, kind)
             graph = _READERS[kind](file, raw, reading)
+    return as_read(graph, file, reading)
+
+
+def as_read(graph: Graph, file: Path, reading: ReadingOptions) -> Graph:
+    """``graph`` of ``file`` with the vertices that ``reading`` adds, and how it was read.
+
+    Raises:
+        InputError: As :func:`with_vertices`.
+    """
     again = reading.vertices is None or isinstance(reading.vertices, str | os.PathLike)
     given = reading.given() if again else {}
     graph = graph.called(short_name(file), record_path(file), given)

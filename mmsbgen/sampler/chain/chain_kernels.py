@@ -9,8 +9,8 @@ from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.sampler.minibatch.all_partners import SWEEP, SWEEP_DRAWN
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, THETA_DRAWN
+from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.state.device_state import StateShape
 

@@ -10,10 +10,9 @@ from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of_sized
 from mmsbgen.sampler.minibatch import strategies
-from mmsbgen.sampler.minibatch.all_partners import AllPartners
 from mmsbgen.sampler.minibatch.block_partners import BlockSharedPartners
 from mmsbgen.sampler.minibatch.drawn_ahead import rounds
-from mmsbgen.sampler.minibatch.partners import OwnPartners, Partners, StarSharedPartners
+from mmsbgen.sampler.minibatch.partners import AllPartners, OwnPartners, Partners, StarSharedPartners
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.posterior.draws import DrawRecorder
 from mmsbgen.sampler.state import arrays, buffers, memory_needs

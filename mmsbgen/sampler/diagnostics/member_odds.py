@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mmsbgen.base.processes import side_by_side
-from mmsbgen.graph.graph import number_integers
+from mmsbgen.graph.ids import number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
 
 #: Shares that a member may have of its links.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmsbgen.graph.graph import in_order, number_integers
+from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource, explained_at
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 

@@ -2,8 +2,8 @@
 
 Either each vertex has its own list (``uniform``, ``stratified``), or the vertices of a star share their partners
 (``shared``, ``shared-uniform``).  With shared partners no pair is looked up and the gradient is two dense products;
-links are added separately (``shared``) or labelled among the partners (``shared-uniform``).  For blocks see
-:mod:`mmsbgen.sampler.minibatch.block_partners`.
+links are added separately (``shared``) or labelled among the partners (``shared-uniform``).  Sparse rows have all
+vertices as partners.  For blocks see :mod:`mmsbgen.sampler.minibatch.block_partners`.
 """
 
 from __future__ import annotations
@@ -125,6 +125,34 @@ class StarSharedPartners:
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
         """Queue the products, then the links and the completion of rows."""
         for name in self._update:
+            queue("update_phi", name, count, values)
+
+
+#: The kernel that sweeps over sparse rows, without noise and with the noise of sampling sweeps.
+SWEEP, SWEEP_DRAWN = "sparse_rows", "sparse_draws"
+
+
+class AllPartners:
+    """All vertices as partners, to first order, in sweeps over sparse rows: non-links count by the sums of columns.
+
+    New rows are in their places when the state has exchanged its arrays
+    (:meth:`mmsbgen.sampler.state.sparse_state.SparseState.exchange`).
+    """
+
+    kernels = (SWEEP, "sparse_totals")
+    in_place = True
+    bytes_each = 0
+
+    def specs(self, rounds: int) -> list[Spec]:
+        """No arrays but those of the state."""
+        return []
+
+    def draw(self, queue: Launch, rounds: int, places: int, values: dict[str, Any]) -> None:
+        """Nothing is drawn."""
+
+    def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
+        """Queue the sweep, then the sums."""
+        for name in (SWEEP_DRAWN if draws else SWEEP, "sparse_totals"):
             queue("update_phi", name, count, values)
 
 

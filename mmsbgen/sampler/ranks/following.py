@@ -13,7 +13,7 @@ from mmsbgen.backends.ranks.world import LostRankError, Released, World, short
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
-from mmsbgen.sampler.minibatch.all_partners import SWEEP, SWEEP_DRAWN
+from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
 from mmsbgen.sampler.state.arrays import bytes_by_purpose, largest

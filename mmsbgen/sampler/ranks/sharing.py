@@ -23,8 +23,7 @@ from mmsbgen.graph.graph import by_degree
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
-from mmsbgen.sampler.minibatch.all_partners import SWEEP, SWEEP_DRAWN
-from mmsbgen.sampler.minibatch.partners import Launch
+from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN, Launch
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.sampler.state.stage_clock import MOST_EVENTS

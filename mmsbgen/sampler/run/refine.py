@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import DeviceMemoryError
-from mmsbgen.graph.graph import Adjacency, number_integers
+from mmsbgen.graph.graph import Adjacency
+from mmsbgen.graph.ids import number_integers
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import best_communities, row_source

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import cores, side_by_side
 from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN
-from mmsbgen.graph.graph import Adjacency, in_order
+from mmsbgen.graph.graph import Adjacency
+from mmsbgen.graph.ids import in_order
 
 __all__ = ["Mover", "Weighted", "coarsened", "corrected", "even_parts", "in_threads", "moved", "separated"]
 

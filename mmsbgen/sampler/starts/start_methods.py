@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
 from mmsbgen.graph import Graph, Split
-from mmsbgen.graph.graph import in_order
+from mmsbgen.graph.ids import in_order
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import contraction

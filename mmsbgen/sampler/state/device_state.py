@@ -84,7 +84,7 @@ class StateShape:
                 Spec("values", "pi", rows, real),
                 Spec("new_values", "pi", rows, real),
                 Spec("row_sums", "row sums", (n,), real),
-                Spec("tables", "candidates", (groups, self.k, 4), real),
+                Spec("tables", "candidates", (groups, self.k, 2), real),
                 Spec("used_lists", "candidates", (groups, self.k), np.uint32),
                 Spec("table_locks", "candidates", (groups,), np.uint32),
                 Spec("totals", "theta and beta", (row,), real),

@@ -108,6 +108,16 @@ class FinalsVerdict:
         return len(self.tied) == 1
 
 
+def compared(times: Sequence[Sequence[float]]) -> list[float]:
+    """Score of each configuration: median over the rounds of its log seconds less the mean of the round.
+
+    ``times[i][r]`` are the seconds of configuration i in round r.  Raises ``ValueError`` for rows of unequal lengths.
+    """
+    logs = [[math.log(value) for value in row] for row in times]
+    middle = [statistics.fmean(values) for values in zip(*logs, strict=True)]
+    return [statistics.median(a - b for a, b in zip(row, middle, strict=True)) for row in logs]
+
+
 def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> FinalsVerdict:
     """Compare finalists that were timed in turns: ``times[i][r]`` are the seconds of finalist i in round r.
 
@@ -118,9 +128,7 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Finals
     if len(times) < 2:
         raise ValueError("a comparison needs two finalists")
     logs = [[math.log(value) for value in row] for row in times]
-    rounds = list(zip(*logs, strict=True))
-    middle = [statistics.fmean(values) for values in rounds]
-    score = [statistics.median(a - b for a, b in zip(row, middle, strict=True)) for row in logs]
+    score = compared(times)
     order = sorted(range(len(times)), key=lambda i: score[i])
     fastest = order[0]
     tied = [i for i in order if i == fastest or _behind(logs, i, fastest)[0] <= 0]
@@ -130,7 +138,7 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Finals
     low, high = _behind(logs, rival, winner)
     margin = statistics.median(a - b for a, b in zip(logs[rival], logs[winner], strict=True))
     return FinalsVerdict(
-        winner, rival, math.expm1(margin), math.expm1((high - low) / 2), len(rounds), tuple(tied), tuple(near)
+        winner, rival, math.expm1(margin), math.expm1((high - low) / 2), len(times[0]), tuple(tied), tuple(near)
     )
 
 

@@ -7,7 +7,6 @@ in turns, so that such changes affect all alike.
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.noise import compared
 from mmsbgen.tuner.measure.timing import Timing
 from mmsbgen.tuner.search.candidates import BudgetSpentError
 from mmsbgen.tuner.search.surrogate import coordinates
@@ -135,16 +135,6 @@ class CoordinateDescent:
             order.remove(0)
             order.insert(0, 0)
         return [few[place] for place in order]
-
-
-def compared(times: Sequence[Sequence[float]]) -> list[float]:
-    """Score of each configuration: median over the rounds of its log seconds less the mean of the round.
-
-    ``times[i][r]`` are the seconds of configuration i in round r.
-    """
-    logs = [[math.log(value) for value in row] for row in times]
-    middle = [statistics.fmean(values) for values in zip(*logs, strict=True)]
-    return [statistics.median(a - b for a, b in zip(row, middle, strict=True)) for row in logs]
 
 
 def neighbours(configs: Sequence[Config], axes: npt.NDArray[Any], index: int) -> list[int]:

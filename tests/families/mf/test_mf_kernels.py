@@ -15,9 +15,8 @@ from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
 from mmsbgen.families.mf import reference
-from mmsbgen.families.mf.generated import generated_ratings
+from mmsbgen.families.mf.generated import generated_ratings, start_rows
 from mmsbgen.families.mf.layout import Cells, balanced, by_row
-from mmsbgen.families.mf.start import start_rows
 from mmsbgen.families.mf.workloads import features
 from mmsbgen.kernels.build import BoundKernel, build, check, release, traits_of, upload
 from mmsbgen.kernels.family import KernelSpec, Workload
@@ -33,7 +32,7 @@ KS = (16, 1, 17, 15, 40)
 
 
 #: The others have no entry point and no axis that these have not, but for tiles; schedules are tested by their orders.
-LARGEST = ("sgd_steps", "sgd_hybrid", "sgd_adds", "als_rows", "square_error")
+LARGEST = ("sgd_blocks", "sgd_hybrid", "sgd_adds", "als_rows", "als_cg", "square_error")
 
 
 def every_value_once(spec: KernelSpec, traits: Traits) -> list[tuple[int, Config]]:
@@ -76,7 +75,7 @@ def test_the_default_is_right(name: str, pocl_device: Device) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGEST)
 def test_many_factors_are_right(name: str, pocl_device: Device) -> None:
-    spec, problem = MF.kernel(name), MF.problem(K=130 if name == "als_rows" else 300)
+    spec, problem = MF.kernel(name), MF.problem(K=130 if name in ("als_rows", "als_cg") else 300)
     assert check(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info))) is None
 
 
@@ -86,6 +85,20 @@ def outputs(device: Device, bound: BoundKernel, given: Workload) -> dict[str, An
     got = {name: device.download(placed[name]) for name in bound.spec.written}
     release(placed)
     return got
+
+
+def test_as_many_steps_as_factors_come_to_the_solution() -> None:
+    rng, offsets, others = np.random.default_rng(2), np.array([0, 0, 9, 10]), np.array([*range(9), 4])
+    q, start, ratings = rng.standard_normal((9, 4)), rng.standard_normal((3, 4)), rng.uniform(1, 5, 10)
+    for implicit in (False, True):
+        given = np.arange(3), offsets, others, ratings, q
+        exact, _ = reference.solved_rows(*given, 0.3, implicit=implicit, weighted=False)
+        one, near = (
+            reference.stepped_rows(*given, start, 0.3, steps, implicit=implicit, weighted=False, eps=2.0**-52)[0]
+            for steps in (1, 4)
+        )
+        np.testing.assert_allclose(near, exact, rtol=1e-9)
+        assert np.abs(one - exact)[1].max() > 1e-3
 
 
 def test_ratings_by_row_keep_their_order() -> None:

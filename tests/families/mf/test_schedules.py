@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from mmsbgen.backends import Device
 from mmsbgen.families import family
-from mmsbgen.families.mf import layout, reference
+from mmsbgen.families.mf import layout, reference, schedules
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.layout import Cells, CellSteps
 from mmsbgen.families.mf.schedules import BARRIER, PROMISES, SCHEDULES, _degree_hybrid, automatic
-from mmsbgen.families.mf.sgd_kernels import ratings_of_team
+from mmsbgen.families.mf.schedules import BLOCK as ITEMS
+from mmsbgen.families.mf.sgd_programs import ratings_of_team
 from mmsbgen.families.mf.sgd_workload import sgd_workload
 from mmsbgen.kernels.build import BoundKernel, build, traits_of
 from mmsbgen.kernels.family import Workload
@@ -125,9 +126,42 @@ def kernels() -> Kernels:
 def witnessed(device: Device, kernels: Kernels, schedule: str, cells: Cells, **more: Any) -> None:
     """Run each part of a sweep by the exact operator, and look at its order."""
     for part in SCHEDULES[schedule].placed(cells):
-        bound = kernels.built(device, part.kernel, operator="witness", per_team=1, barrier="launch", **more)
         given = sgd_workload(part.kernel, cells, MF.problem(K=3), 0, schedule)
-        assert given.verify(outputs(device, bound, given), bound.config) is None, (schedule, part.kernel)
+        ways: list[dict[str, Any]] = [{"barrier": "launch"}]
+        if part.kernel == "sgd_blocks":
+            ways.append(keeping(device))
+        for way in ways:
+            bound = kernels.built(device, part.kernel, operator="witness", per_team=1, **way, **more)
+            assert given.verify(outputs(device, bound, given), bound.config) is None, (schedule, part.kernel, way)
+
+
+def keeping(device: Device) -> dict[str, Any]:
+    """Axes of teams that keep rows: the default's; one that has all; or 256 of a block, which PoCL cannot have."""
+    of_platform = {"CUDA": {}, "Portable Computing Language": {"rows_kept": ITEMS}}
+    return {"barrier": "grid"} | of_platform.get(device.info.platform, {"block_size": 256, "rows_kept": 4})
+
+
+def check_that_kept_rows_have_the_bits_of_launches(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "BLOCK", 25)
+    cells, spec = generated(100, 60, 800, 1), MF.kernel("sgd_blocks")
+    for numbers in ({"dtype": "float64"}, {"storage": "bfloat16"}):
+        problem = MF.problem(K=15, **numbers)
+        default = dict(spec.default(problem, traits_of(device.info)))
+        kept, launched = default | keeping(device), default | {"barrier": "launch", "rows_kept": 0}
+        assert kept["rows_kept"]
+        given = sgd_workload("sgd_blocks", cells, problem, 0, "subgraph")
+        got = [outputs(device, build(device, spec, problem, config), given) for config in (kept, launched)]
+        for name in ("user_factors", "item_factors", "user_bias", "item_bias"):
+            assert got[0][name].tobytes() == got[1][name].tobytes(), (numbers, name)
+
+
+@pytest.mark.slow
+def test_kept_rows_have_the_bits_of_launches(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_that_kept_rows_have_the_bits_of_launches(opencl_device, monkeypatch)
+
+
+def test_kept_rows_have_the_bits_of_launches_on_cuda(cuda_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_that_kept_rows_have_the_bits_of_launches(cuda_device, monkeypatch)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -163,18 +197,30 @@ def test_tickets_tell_the_order_of_many_teams_again_and_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [{"dtype": "float64"}, {}, {"storage": "bfloat16"}])
-def test_steps_have_the_bits_of_their_sequential_order(numbers: dict[str, str], pocl_device: Device) -> None:
-    """And those of another run of theirs.  One team that goes through all steps is that order."""
+def test_steps_have_the_bits_of_their_sequential_order(
+    numbers: dict[str, str], pocl_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And those of another run of theirs.  One team that goes through all steps is that order, with kept rows too."""
+    monkeypatch.setattr(schedules, "BLOCK", 50)
     cells, problem = generated(200, 130, 3000, 1), MF.problem(K=24, **numbers)
     spec = MF.kernel("sgd_steps")
     default = dict(spec.default(problem, traits_of(pocl_device.info)))
     parallel, alone = (build(pocl_device, spec, problem, default | {"barrier": way}) for way in ("launch", "grid"))
+    blocked = MF.kernel("sgd_blocks")
+    in_blocks = [
+        build(pocl_device, blocked, problem, default | {"barrier": way, "rows_kept": kept})
+        for way, kept in (("launch", 0), ("grid", 0), ("grid", ITEMS))
+    ]
     tiled = MF.kernel("sgd_tiles")
     default = dict(tiled.default(problem, traits_of(pocl_device.info))) | {"tiles": 4}
     for schedule in STEPPED:
         if schedule == "tiles":
             given = sgd_workload("sgd_tiles", cells, problem, 0)
             bounds = [build(pocl_device, tiled, problem, default | {"barrier": way}) for way in ("launch", "grid")]
+        elif SCHEDULES[schedule].kernels == ("sgd_blocks",):
+            given, bounds = sgd_workload("sgd_blocks", cells, problem, 0, schedule), in_blocks
+            # The same steps one after another, by a kernel that knows no blocks of items.
+            assert given.verify(outputs(pocl_device, alone, given), alone.config) is None
         else:
             given = sgd_workload("sgd_steps", cells, problem, 0, schedule)
             bounds = [parallel, alone]
@@ -226,7 +272,7 @@ def test_what_is_left_after_heavy_items_goes_on_from_them(pocl_device: Device, k
     """Locks on the heaviest items, then matchings of the others, are one order."""
     cells, problem = generated(40, 30, 400, 2), MF.problem(K=3)
     parts = [part for part in _degree_hybrid(cells, 1, block=4, heavy=3) if part.order.size]
-    assert [part.kernel for part in parts] == ["sgd_locks", "sgd_steps"]
+    assert [part.kernel for part in parts] == ["sgd_locks", "sgd_blocks"]
     state: dict[str, Any] = {}
     orders, names = [], ("user_factors", "item_factors", "user_bias", "item_bias")
     for part in parts:
@@ -295,7 +341,7 @@ def test_schedules_meet_at_their_ends() -> None:
     assert np.all(np.diff(by_degree.order)[np.diff(cells.items[by_degree.order].astype(int)) == 0] > 0)
     assert layout.tiles(cells, 1).order.tolist() == list(range(400))
     all_light = [part for part in _degree_hybrid(cells, 1, block=8, heavy=0) if part.order.size]
-    assert [part.kernel for part in all_light] == ["sgd_steps"]
+    assert [part.kernel for part in all_light] == ["sgd_blocks"]
     assert np.array_equal(all_light[0].order, layout.matchings_of_blocks(cells, 8, apart=True).order)
     all_heavy = [part for part in _degree_hybrid(cells, 1, heavy=30) if part.order.size]
     assert [part.kernel for part in all_heavy] == ["sgd_locks"]

@@ -43,5 +43,5 @@ def nearest_degree(mean: float) -> int:
 
 
 def table_groups(k: int, real_bytes: int) -> int:
-    """Teams that have a table of candidates in global memory: four reals and an index for each of ``k`` communities."""
-    return max(1, min(MOST_TABLES, _TABLE_BYTES // (k * (4 + 4 * real_bytes))))
+    """Teams that have a table of candidates in global memory: two reals and an index for each of ``k`` communities."""
+    return max(1, min(MOST_TABLES, _TABLE_BYTES // (k * (4 + 2 * real_bytes))))

@@ -13,14 +13,7 @@ from mmsbgen.families.mmsb.axes.common_axes import (
     first_valid,
     local_memory,
 )
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    DELTA,
-    LINKS,
-    N_VERTICES,
-    RANDOM,
-    STEP,
-)
+from mmsbgen.families.mmsb.axes.small_spaces import BETA, DELTA, LINKS, N_VERTICES, RANDOM, STEP
 from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_BOUND, PARTS
 from mmsbgen.families.mmsb.sparse import sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, table_groups
@@ -34,7 +27,7 @@ TABLE = Axis(
     "table", ("direct", "hash"), "candidates: a place for every community in global memory, or hashed in local"
 )
 SPARSE_TEAM = Axis("team", ("item", "subgroup"), "who shares one vertex: a work-item, or a sub-group (warp)")
-SLOTS = Axis("slots", (64, 128, 256, 512, 1024), "slots of a hash table")
+SLOTS = Axis("slots", (64, 128, 256, 512, 1024, 2048), "slots of a hash table")
 FLIGHT = Axis("rows_in_flight", (1, 2, 4), "turns of neighbours whose rows are asked for at once")
 
 ROWS = (
@@ -53,7 +46,7 @@ SWEEP = (
     TOTALS,
     Argument("vertices", "u32", "in", "[N] all vertices, in the order of the sweep"),
     *LINKS,
-    Argument("tables", "real", "inout", "[groups, K, 4] tables of candidates; zero before and after"),
+    Argument("tables", "real", "inout", "[groups, K, 2] tables of candidates; zero before and after"),
     Argument("used_lists", "u32", "inout", "[groups, K] places in use"),
     SUMS,
     Argument("clip_counts", "u32", "inout", "[N] candidates whose flow was bounded, added up"),
@@ -116,9 +109,9 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     lanes = team_lanes(config, traits)
     teams, size = int(config["block_size"]) // lanes, element_size(problem)
-    table = int(config["slots"]) * (6 + 3 * size) if config["table"] == "hash" else 0
-    largest = entries_of(problem) * (4 + size) if lanes > 1 else 0
-    return teams * (table + largest + 4)
+    table = int(config["slots"]) * (6 + size) if config["table"] == "hash" else 0
+    rows = entries_of(problem) * (4 + 3 * size) if lanes > 1 else 0
+    return teams * (table + rows + 4)
 
 
 def _tables(problem: Problem) -> int:
@@ -213,18 +206,18 @@ _ON_GPU = {
     least: first_valid(
         [
             _config("hash", "subgroup", slots, block, rows)
-            for slots in (256, 512, 1024)
+            for slots in (256, 512, 1024, 2048)
             if slots >= least
             for block in (64, 32)
-            for rows in (2, 1)
+            for rows in ((2, 1) if slots > 1024 else (1,))
         ]
         + _LAST,
         ROWS_SPACE.refusal,
     )
-    for least in (256, 512, 1024)
+    for least in (256, 512, 1024, 2048)
 }
-#: Candidates, if neighbours share none, up to which most vertices have room in 512 slots.
-_FEW = 192
+#: Entries of the neighbours' rows, up to which the candidates of most vertices have room in 512 slots.
+_FEW = 384
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
@@ -232,7 +225,7 @@ def _default(problem: Problem, traits: Traits) -> Config:
     if traits.kind == "cpu":
         return _ON_CPU(problem, traits)
     k, few = problem.integer("K"), entries_of(problem) * degree_of(problem) <= _FEW
-    return _ON_GPU[256 if k <= 256 else 512 if k <= 512 or few else 1024](problem, traits)
+    return _ON_GPU[256 if k <= 256 else 512 if k <= 512 or few else 1024 if k <= 1024 else 2048](problem, traits)
 
 
 PARAMETERS = ("K", "N", "entries", "dtype")
@@ -253,7 +246,6 @@ SPARSE_ROWS = KernelSpec(
     check_problem=sparse_workloads.small,
     used_with=ALL,
 )
-
 
 SPARSE_DRAWS = replace(
     SPARSE_ROWS,

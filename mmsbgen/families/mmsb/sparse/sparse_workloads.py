@@ -164,7 +164,7 @@ def sparse_rows(
         "totals": column_sums,
         "vertices": np.argsort(-degrees, kind="stable").astype(np.uint32),
         "n_vertices": np.uint32(n),
-        "tables": np.zeros((groups, k, 4), dtype),
+        "tables": np.zeros((groups, k, 2), dtype),
         "used_lists": np.zeros((groups, k), np.uint32),
         "table_locks": np.zeros(groups, np.uint32),
         "fixed_sums": np.zeros((3, length), np.uint64),

@@ -1,0 +1,316 @@
+"""A plain edge list or table that the ranks of a run read together.
+
+Each rank reads and parses a range of the lines, which begins and ends at borders of the parser's blocks.  All number
+the ids alike, and send each link to the rank of its smaller vertex, which drops repeated links.  Rank 0 gets the links
+in order: its graph equals that of one process.  It reads alone what has no lines that can be divided: packed files,
+pipes, text in UTF-16, and other formats.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mmsbgen.backends.ranks.world import World
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import stage
+from mmsbgen.base.user_files import need_memory, read_lines
+from mmsbgen.graph import Graph, ReadingOptions, read_graph
+from mmsbgen.graph.files import edgelist
+from mmsbgen.graph.files.file_bytes import (
+    BYTE_ORDER_MARK,
+    UTF_16,
+    format_of,
+    record_path,
+    refuse_empty,
+    short_name,
+)
+from mmsbgen.graph.files.graph_files import as_read
+from mmsbgen.graph.graph import (
+    UInt64Array,
+    check_count,
+    directed_keys,
+    distinct_keys,
+    graph_of_links,
+    merged_keys,
+    unpack_pairs,
+)
+from mmsbgen.graph.ids import WholeText, indices, number_integers
+
+__all__ = ["SharedText", "follow_reading", "read_together"]
+
+Ints = npt.NDArray[np.int64]
+Result = TypeVar("Result")
+#: Bytes of a file's begin by which its format is found.
+_HEAD_BYTES = 1 << 20
+#: Flags, and keys, that are exchanged at a time.
+_FLAGS, _KEYS = 1 << 26, 1 << 20
+#: Keys of each rank by which ranges of vertices are chosen.
+_SAMPLES = 64
+
+
+def read_together(world: World, source: Any, reading: ReadingOptions) -> Graph:
+    """As :func:`mmsbgen.graph.read_graph`, on rank 0; the others :func:`follow_reading`."""
+    file = Path(source) if isinstance(source, str | os.PathLike) else None
+    divided = None if file is None else _divided(file, reading, world.size)
+    if file is None or divided is None:
+        return read_graph(source, reading)
+    message = (file, replace(reading, vertices=None), *divided)
+    world.tell("read", *message)
+    graph = follow_reading(world, *message)
+    assert graph is not None
+    return as_read(graph, file, reading)
+
+
+def follow_reading(
+    world: World, file: Path, reading: ReadingOptions, cuts: list[int], before: int, state: tuple[int, int]
+) -> Graph | None:
+    """Read a range of the lines of ``file``, one of those between ``cuts``; returns the graph on rank 0.
+
+    ``before`` is the number of bytes before the text.  A rank whose file is not in ``state``, its size and time, gets
+    its lines from rank 0.
+
+    Raises :class:`InputError` on rank 0 as :func:`mmsbgen.graph.read_graph`, whichever rank finds the reason.
+    """
+    with stage(f"reading {file.name}", unit="B") as told:
+        text = SharedText(world)
+        try:
+            ends = edgelist.links_of_text(file, text.read(file, cuts, before, state), reading, told, text)
+            return text.graph(file, *ends)
+        finally:
+            text.close()
+
+
+def _divided(file: Path, reading: ReadingOptions, ranks: int) -> tuple[list[int], int, tuple[int, int]] | None:
+    """Borders ``[ranks + 1]`` of the ranges of a text's lines, the number of bytes before it, and the file's state.
+
+    None if one process must read it.
+    """
+    if reading.format not in ("auto", "text") or record_path(file) is None:
+        return None
+    try:
+        state = _state(file)
+        with file.open("rb") as opened:
+            head = opened.read(_HEAD_BYTES)
+            while not edgelist.links_begin(head) and (more := opened.read(len(head))):
+                head += more
+        kind = format_of(file, head)
+    except (OSError, ValueError, InputError):
+        return None  # what is wrong is found by who reads it alone
+    if kind != "text" or head.startswith((b"\x1f\x8b", *UTF_16)) or b"\n" not in head:
+        return None
+    before, block = len(BYTE_ORDER_MARK) * head.startswith(BYTE_ORDER_MARK), edgelist.BLOCK_BYTES
+    # The first range has the lines by which the columns are found.
+    least, blocks = edgelist.links_begin(head[before:]), -(-state[0] // block)
+    cuts = [before + block * max(blocks * at // ranks, -(-least // block)) for at in range(1, ranks)]
+    return None if not least or cuts[0] >= state[0] else ([0, *cuts, state[0]], before, state)
+
+
+def _state(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+class SharedText(WholeText):
+    """A text of which each rank reads a part."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._comm, self.rank = world, world.comm, world.rank
+        self.here = [name for name, _ in world.hosts].count(world.hosts[world.rank][0])
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="reading")
+
+    def close(self) -> None:
+        """End the thread that works while this rank answers."""
+        self._worker.shutdown(wait=False)
+
+    def read(self, file: Path, cuts: list[int], before: int, state: tuple[int, int]) -> bytes:
+        """The lines of this rank; the arguments are as in :func:`follow_reading`."""
+        world, ranges = self._world, list(itertools.pairwise(cuts))
+        try:
+            has = _state(file) == state and os.access(file, os.R_OK)
+        except OSError:
+            has = False
+        raw = self.agree(lambda: read_lines(file, *ranges[self.rank], self.here) if has else b"")
+        for at in [at for at, there in enumerate(self.told(has)) if not there]:
+            part = np.frombuffer(b"" if self.rank else read_lines(file, *ranges[at]), np.uint8)
+            size = self.told(part.size)[0]
+            if self.rank == 0:
+                world.send(part, at)
+            elif self.rank == at:
+                part = np.empty(size, np.uint8)
+                world.receive(part)
+                raw = part.tobytes()
+        counts = self._gathered(len(raw), raw.count(b"\n"))[: self.rank].sum(axis=0)
+        self.begin, self.lines_before = max(0, int(counts[0]) - before), int(counts[1])
+        refuse_empty(file, raw, self)
+        return raw
+
+    def told(self, own: Result) -> list[Result]:
+        """As :meth:`mmsbgen.graph.ids.WholeText.told`."""
+        data = np.frombuffer(pickle.dumps(own), np.uint8)
+        sizes = self._gathered(data.size)[:, 0]
+        ends = np.cumsum(sizes)
+        found = np.empty(int(ends[-1]), np.uint8)
+        self._wait(
+            self._comm.Iallgatherv(data, [found, (sizes.tolist(), (ends - sizes).tolist()), self._world.mpi.BYTE])
+        )
+        return [pickle.loads(part.tobytes()) for part in np.split(found, ends[:-1])]
+
+    def agree(self, work: Callable[[], Result]) -> Result:
+        """As :meth:`mmsbgen.graph.ids.WholeText.agree`; rank 0 raises, and ends the others."""
+        refusal, found = "", []
+        try:
+            found.append(self._answering(work))
+        except InputError as error:
+            if self.rank == 0:
+                raise
+            refusal = str(error)
+        refusals = [text for text in self.told(refusal) if text]
+        if refusals and self.rank == 0:
+            raise InputError(refusals[0])
+        if refusals:
+            self._world.hear()
+        return found[0]
+
+    def _answering(self, work: Callable[[], Result]) -> Result:
+        """What ``work`` returns; meanwhile a rank answers rank 0."""
+        if self.rank == 0:
+            return work()
+        working = self._worker.submit(work)
+        self._world.until(working.done, own=True)
+        return working.result()
+
+    def either(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """As :meth:`mmsbgen.graph.ids.WholeText.either`."""
+        mpi = self._world.mpi
+        for first in range(0, flags.size, _FLAGS):
+            self._wait(self._comm.Iallreduce(mpi.IN_PLACE, flags[first : first + _FLAGS].view(np.uint8), mpi.MAX))
+        return flags
+
+    def number_integers(self, values: Ints) -> tuple[Ints, npt.NDArray[Any]]:
+        """As :func:`mmsbgen.graph.ids.number_integers`, of the values of all ranks; it writes over ``values``."""
+        extent = (int(values.min()), int(values.max())) if values.size else None
+        extents, sizes = zip(*self.told((extent, values.size)), strict=True)
+        known = list(filter(None, extents))
+        if not known:
+            return values, values
+        low, high = min(one[0] for one in known), max(one[1] for one in known)
+        if high - low >= 4 * sum(sizes) + 65536:
+            own, places = number_integers(values)
+            ids = self._merged(own)
+            return ids, np.searchsorted(ids, own)[places]
+        seen = np.zeros(high - low + 1, np.bool_)
+        values -= low
+        seen[values] = True
+        distinct = np.flatnonzero(self.either(seen))
+        place = np.empty(seen.size, np.uint32)
+        place[distinct] = np.arange(distinct.size, dtype=np.uint32)
+        return distinct + low, place[values]
+
+    def _merged(self, own: Ints) -> Ints:
+        """The distinct integers of all ranks, ascending; ``own`` are those of this rank."""
+        sizes = self.told(own.size)
+        if self.rank:
+            self._world.send(own, 0)
+        for at, size in enumerate(sizes[1:] if self.rank == 0 else [], 1):
+            part = np.empty(size, np.int64)
+            self._world.receive(part, at)
+            own = number_integers(np.concatenate([own, part]))[0]
+        return self._shared(own).view(np.int64)
+
+    def number_words(self, words: list[bytes]) -> tuple[list[bytes], Ints]:
+        """As :meth:`mmsbgen.graph.ids.WholeText.number_words`."""
+        known = set(words)
+        text = np.frombuffer(b"\n".join(known), np.uint8)
+        sizes = self.told(text.size)
+        if self.rank:
+            self._world.send(text, 0)
+        for at, size in enumerate(sizes[1:] if self.rank == 0 else [], 1):
+            part = np.empty(size, np.uint8)
+            self._world.receive(part, at)
+            known.update(part.tobytes().split(b"\n") if size else [])
+        if self.rank == 0:
+            text = np.frombuffer(b"\n".join(sorted(known)), np.uint8)
+        distinct = self._shared(text).tobytes().split(b"\n")
+        return distinct, indices(distinct, words)
+
+    def _shared(self, array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """The bytes of the ``array`` of rank 0."""
+        data = array.view(np.uint8)
+        size = self.told(data.size)[0]
+        if self.rank:
+            data = np.empty(size, np.uint8)
+        for first in range(0, size, _FLAGS):
+            self._wait(self._comm.Ibcast(data[first : first + _FLAGS], 0))
+        return data
+
+    def graph(
+        self, file: Path, first: npt.NDArray[Any], second: npt.NDArray[Any], ids: npt.NDArray[Any]
+    ) -> Graph | None:
+        """The graph of the links ``[L]`` and ``[L]`` of all ranks, on rank 0; raises as ``build_graph``."""
+        name = short_name(file)
+        check_count(int(ids.size), name)
+        # Four copies of the keys; the check also gives back to the system what the parser has freed.
+        self.agree(lambda: need_memory(file, 32 * first.size * self.here))
+        up, down, n_self_loops = directed_keys(first, second)
+        cuts = self._cuts(up if up.size > down.size else down)
+        up, down = (distinct_keys(self._exchanged(keys, cuts)) for keys in (up, down))
+        keys = merged_keys(up, down)
+        counts = self._gathered(keys.size, first.size, n_self_loops, up.size + down.size - keys.size)
+        del up, down
+        if self.rank:
+            for begin in range(0, keys.size, _KEYS):
+                self._world.send(keys[begin : begin + _KEYS], 0)
+            return None
+        n_links, *rest = counts.sum(axis=0).tolist()
+        need_memory(file, 16 * n_links)
+        links, end = np.empty((n_links, 2), np.int64), 0
+        for at, size in enumerate(counts[:, 0].tolist()):
+            for begin in range(0, size, _KEYS):
+                part = keys[begin : begin + _KEYS] if at == 0 else np.empty(min(_KEYS, size - begin), np.uint64)
+                if at:
+                    self._world.receive(part, at)
+                links[end : end + part.size] = unpack_pairs(part)
+                end += part.size
+        return graph_of_links(links, ids, *rest, name=name, file=record_path(file))
+
+    def _cuts(self, keys: UInt64Array) -> UInt64Array:
+        """Keys ``[ranks - 1]`` between the ranges of vertices of the ranks, with about as many links each."""
+        samples = np.sort(np.concatenate(self.told(keys[:: -(-keys.size // _SAMPLES) or 1])))
+        if samples.size == 0:
+            return np.zeros(self._world.size - 1, np.uint64)
+        at = np.arange(1, self._world.size) * samples.size // self._world.size
+        return samples[at] >> np.uint64(32) << np.uint64(32)
+
+    def _exchanged(self, keys: UInt64Array, cuts: UInt64Array) -> UInt64Array:
+        """The keys of all ranks that are in the range of this one; ``keys`` are ascending."""
+        places = np.concatenate([[0], np.searchsorted(keys, cuts), [keys.size]])
+        sent = np.diff(places)
+        table = self._gathered(*sent.tolist())
+        got = table[:, self.rank]
+        found, begins = np.empty(int(got.sum()), np.uint64), np.cumsum(got) - got
+        for done in range(0, int(table.max()), _KEYS):
+            parts = [
+                (array, (np.clip(counts - done, 0, _KEYS).tolist(), (at + np.minimum(done, counts)).tolist()))
+                for array, counts, at in ((keys, sent, places[:-1]), (found, got, begins))
+            ]
+            self._wait(self._comm.Ialltoallv(*([*part, self._world.mpi.UINT64_T] for part in parts)))
+        return found
+
+    def _gathered(self, *own: int) -> Ints:
+        """The integers of all ranks, ``[ranks, P]``."""
+        found = np.empty((self._world.size, len(own)), np.int64)
+        self._wait(self._comm.Iallgather(np.array(own, np.int64), found))
+        return found
+
+    def _wait(self, request: Any) -> None:
+        self._world.until(request.Test)
