@@ -111,13 +111,20 @@ class Runtime:
         log.debug("%s: tier %s: %s", name, choice.tier, choice.reason)
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
-    def variant(self, name: str, problem: Problem, **values: Value) -> ChosenKernel:
-        """A kernel in its selected configuration with other values of some modes."""
+    def variant(self, name: str, problem: Problem, other: str = "", **values: Value) -> ChosenKernel:
+        """A kernel in its selected configuration with other values of some modes.
+
+        With ``other``, that kernel in the configuration of this one, whose space it shares.
+        """
         if name not in self.choices:
             self.kernel(name, problem)
         chosen = self.choices[name]
         choice = replace(chosen, config=dict(chosen.config) | values)
-        bound = build(self.device, self.family.kernel(name), problem, choice.config)
+        if other in self.fixed:
+            return self.kernel(other, problem)
+        bound = build(self.device, self.family.kernel(other or name), problem, choice.config)
+        if other:
+            choice = self.choices[other] = replace(choice, kernel=other, template_digest=bound.source.digest)
         return ChosenKernel(**vars(bound), runtime=self, choice=choice)
 
     def replacement(self, kernel: ChosenKernel, error: LaunchError) -> tuple[BoundKernel, KernelChoice]:

@@ -106,12 +106,19 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.opencl
 @pytest.mark.slow
-def test_two_ranks_give_the_bits_of_one(two: Path, tmp_path: Path) -> None:
-    cli(DATA, *OPTIONS, "-n", SWEEPS, "--checkpoint", "-o", tmp_path)
-    one = rows(tmp_path)
-    for name, array in rows(two).items():
+@pytest.mark.parametrize("length", [("-n", SWEEPS), ("--sample-sweeps", 4)], ids=["optimise", "sample"])
+def test_two_ranks_give_the_bits_of_one(two: Path, tmp_path: Path, length: tuple[Any, ...]) -> None:
+    of_two, of_one = two if length[0] == "-n" else tmp_path / "two", tmp_path / "one"
+    if of_two != two:
+        finish("--devices", "pocl,pocl", *length, "--checkpoint", "-o", of_two)
+    cli(DATA, *OPTIONS, *length, "--checkpoint", "-o", of_one)
+    one = rows(of_one)
+    for name, array in rows(of_two).items():
         np.testing.assert_array_equal(array, one[name], name)
-    alone, together = (json.loads((folder / "run.json").read_text())["trace"] for folder in (tmp_path, two))
+    alone, together = (json.loads((folder / "run.json").read_text())["trace"] for folder in (of_one, of_two))
+    with np.load(of_one / "memberships.npz") as results:
+        assert ({"mean", "sd", "beta_sd", "draws_strengths"} <= set(results)) == (of_two != two)
+    assert alone[-1]["phase"] == ("optimise" if of_two == two else "sample")
     assert [row["clips"] for row in together] == [row["clips"] for row in alone]
     assert [row["auc"] for row in together] == [row["auc"] for row in alone]
     assert all((len(row["rank_seconds"]), row["exchange"]) == (2, "MPI") for row in together)

@@ -40,7 +40,7 @@ GROUPS = (
     ("update_pi", "perplexity_pairs", "explain_links", "explain_at"),
     ("theta_end", "update_beta", "init_pi", "place_rows", "gather_rows", "add_moments"),
     ("shared_partners", "draw_shared", "draw_stars", "perplexity_sum"),
-    ("sparse_rows",),
+    ("sparse_rows", "sparse_draws"),
     (
         "sparse_totals",
         "sparse_pairs",
@@ -49,6 +49,7 @@ GROUPS = (
         "sparse_shares",
         "sparse_gather",
         "sparse_replace",
+        "sparse_moments",
     ),
     ("sample_partners", "exchange_slots", "edge_lookup", "draws"),
     ("best_labels", "move_labels", "join_links", "gather_links"),

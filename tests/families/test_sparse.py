@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, filled, kept, totals
-from mmsbgen.families.mmsb.reference import block_equations, sparse_equations
+from mmsbgen.families.mmsb.reference import block_equations, equations, sparse_draws, sparse_equations
 from mmsbgen.families.mmsb.reference.sparse_equations import SparseStep
 
 K, DEGREE = 7, 4
@@ -54,7 +55,7 @@ def test_with_all_entries_links_count_as_with_dense_rows() -> None:
     drift, _ = block_equations.link_drift(pi, beta, np.zeros(K), rows, STEP.delta, 0.0)
     moved = phi * np.exp(STEP.half_step * drift / phi.sum()) * STEP.decay + STEP.dust
     np.testing.assert_allclose(row.phi, moved, rtol=1e-12)
-    np.testing.assert_array_equal(row.non_links, 0.0)
+    np.testing.assert_array_equal(row.gradient.non_links, 0.0)
 
 
 def test_only_communities_of_the_row_and_of_neighbours_are_candidates() -> None:
@@ -97,3 +98,66 @@ def test_more_entries_than_bits_of_a_word_are_refused() -> None:
     assert MMSB.problem(K=4096, entries=64)["entries"] == 64
     with pytest.raises(InputError, match="entries"):
         MMSB.problem(K=4096, entries=65)
+
+
+def test_entrants_come_at_the_rate_of_the_transition() -> None:
+    """Against the sum over the count n of the transition, given which both ends are Gamma variables.
+
+    P(x < b, x' > c) = sum_n NB(n) P(Gamma(alpha + n) < b / s) P(Gamma(alpha + n) > c / s), s = 1 - exp(-tau).
+    """
+    k, tau, vertices = 300, 0.05, np.arange(20_000)
+    step = SparseStep(tau, 1 / k, 1e-4, 0.0)
+    noise = sparse_draws.SparseNoise(0.02, 5, 3)
+    bounds = np.repeat([0.02, 0.1], vertices.size // 2)
+    found = sparse_draws.entrants(vertices, bounds, k, step, noise)
+    n, s, alpha = np.arange(300), -np.expm1(-tau), 1 / k
+    weight = special.gammaln(alpha + n) - special.gammaln(n + 1) - special.gammaln(alpha)
+    weight = np.exp(weight + alpha * np.log(s) - tau * n)
+    for part, bound in enumerate((0.02, 0.1)):
+        below = weight * special.gammainc(alpha + n, bound / s) / special.gammainc(alpha, bound)
+        rate = k * (below * special.gammaincc(alpha + n, noise.threshold / s)).sum()
+        size = k * (below * s * (alpha + n) * special.gammaincc(alpha + n + 1, noise.threshold / s)).sum() / rate
+        mine = found.row // (vertices.size // 2) == part
+        count = mine.sum()
+        assert abs(count - rate * 10_000) < 4 * np.sqrt(rate * 10_000)
+        assert abs(found.phi[mine].mean() - size) < 4 * found.phi[mine].std() / np.sqrt(count)
+    assert found.phi.min() > noise.threshold
+    assert found.community.mean() == pytest.approx(149.5, abs=4 * 87 / np.sqrt(found.row.size))
+
+
+def test_steps_with_noise_keep_the_prior() -> None:
+    """Rows of the exact prior, of which at most three entries of some six are kept, before and after eight steps."""
+    k, r, n = 100, 3, 4000
+    step, rng = SparseStep(0.05, 1 / k, 1e-4, 0.0), np.random.default_rng(8)
+    phi = np.exp(np.log(rng.gamma(step.alpha + 1, size=(n, k))) + np.log(rng.random((n, k))) / step.alpha)
+
+    def looks() -> np.ndarray:
+        known = np.where(mask, phi, 0.0)
+        sums = known.sum(axis=1)
+        shares = known / sums[:, None]
+        return np.stack([mask.sum(axis=1), sums, shares.max(axis=1), (shares**2).sum(axis=1)])
+
+    noise = sparse_draws.SparseNoise(0.002, 5, 0)
+    mask = sparse_draws.kept(phi, r, noise)
+    before = looks()
+    for sweep in range(8):
+        noise = sparse_draws.SparseNoise(0.002, 5, sweep)
+        smallest = np.where(mask, phi, np.inf).min(axis=1)
+        bounds = sparse_draws.bound_of(smallest, mask.sum(axis=1) == r, noise.threshold)
+        row, community = np.nonzero(mask)
+        split = equations.Step("split", step.half_step, step.alpha, seed=5, iteration=sweep)
+        zero = np.zeros(row.size)
+        moved = equations.split_step(phi[row, community], zero, zero, community, row, split, 0.0).phi
+        entered = sparse_draws.entrants(np.arange(n), bounds, k, step, noise)
+        new = ~mask[entered.row, entered.community]
+        phi = np.zeros((n, k))
+        phi[row, community] = moved
+        phi[entered.row[new], entered.community[new]] = entered.phi[new]
+        mask = sparse_draws.kept(phi, r, noise)
+        phi = np.where(mask, np.maximum(phi, noise.threshold), 0.0)
+    assert (mask.sum(axis=1) == r).mean() > 0.8
+    after = looks()
+    error = np.hypot(before.std(axis=1), after.std(axis=1)) / np.sqrt(n)
+    assert np.all(np.abs(after.mean(axis=1) - before.mean(axis=1)) < 4 * error)
+    # Without the entrants of one step, the number of entries alone would tell.
+    assert entered.row.size / n > 20 * error[0]

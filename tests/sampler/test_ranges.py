@@ -121,11 +121,11 @@ def test_a_rank_whose_sweep_is_lost_gives_up_its_exchange(error: type[Exception]
     chain._world = SimpleNamespace(ends_after=lambda seconds, error: done.append("timer") or timer)
     chain._exchange = SimpleNamespace(share=lambda buffers: None, abandon=lambda: done.append("abandon"))
     chain._state = SimpleNamespace(buffers=dict.fromkeys((*CHANGED, *EACH_SWEEP)))
-    chain._buffers, chain._scalars, chain._kernel = {}, {}, SimpleNamespace(launch=None)
+    chain._buffers, chain._scalars, chain._kernels = {}, {}, {False: SimpleNamespace(launch=None)}
     chain._swept = SimpleNamespace(sweep=lost)
     chain._times = SimpleNamespace(add=lambda events: None)
     with pytest.raises(error):
-        chain.sweep(True, *STEP)
+        chain.sweep(False, True, *STEP)
     assert done == ["timer", "abandon", "cancel"]
 
 

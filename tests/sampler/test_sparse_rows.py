@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from mmsbgen.backends import Device
 from mmsbgen.base.errors import InputError
-from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, totals
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, THRESHOLD, totals
 from mmsbgen.graph import Split, split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import FEWEST_SPARSE, Options
 from mmsbgen.sampler.run import prune
 from mmsbgen.sampler.run.refine import refine
+from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.starts.start_methods import of_sets
 from mmsbgen.sampler.state.sparse_state import SparseState
 from tests.sampler.conftest import graph_of
@@ -111,6 +115,44 @@ def test_the_same_seed_gives_the_same_bits(opencl_device: Device, planted: Split
         np.testing.assert_array_equal(one, other)
 
 
+def test_samples_by_any_table_and_their_moments(processor: Device, planted: Split, chain, tmp_path: Path) -> None:
+    """Posterior means and deviations are those of the rows; tables of either kind draw the same, and resumed chains."""
+    found = []
+    for table, slots in (("direct", 64), ("hash", 128)):
+        config = {"table": table, "team": "item", "slots": slots, "block_size": 4, "rows_in_flight": 1}
+        options = {"n_communities": 100, "entries": 8, "start": "random", "sample_sweeps": 6, **SPARSE}
+        sampler = chain(processor, planted, {"sparse_rows": config}, **options)
+        run(sampler, CLIQUES, 4)
+        assert dict(sampler.kernels["sparse_draws"].config) == config
+        course = dataclasses.replace(sampler.course, sampling_from=4, closing_from=4, end=11)
+        sampler.chain = sampler.chain._replace(course=course)
+        rows = []
+        for _ in range(6):
+            sampler.step()
+            sampler.accumulate()
+            rows.append(sampler.rows(0, 120)[0].astype(np.float64))
+        assert sampler.sampling
+        mean, sd = sampler.moments(0, 120)
+        np.testing.assert_allclose(mean, np.mean(rows, axis=0), rtol=1e-5)
+        np.testing.assert_allclose(sd, np.std(rows, axis=0, ddof=1), rtol=1e-3, atol=1e-6)
+        communities, values = entries(sampler)
+        phi = np.where(communities != NONE, values, 1.0) * sampler.row_sums()[:, None]
+        assert phi.min() > 0.99 * THRESHOLD * sampler.eps / 2
+        found.append((communities, values, sampler.state.theta()))
+    for direct, hashed in zip(*found, strict=True):
+        np.testing.assert_array_equal(direct, hashed)
+    checkpoints.save(tmp_path / "checkpoint.npz", sampler, [], 0.0)
+    other = chain(processor, planted, {"sparse_rows": config}, **options)
+    checkpoints.restore(checkpoints.load(tmp_path / "checkpoint.npz"), other)
+    for one in (sampler, other):
+        one.step()
+        one.accumulate()
+    for here, there in zip(
+        (*entries(sampler), *sampler.moments(0, 9)), (*entries(other), *other.moments(0, 9)), strict=True
+    ):
+        np.testing.assert_array_equal(here, there)
+
+
 def test_entries_move_as_whole_rows_do(processor: Device, planted: Split, chain) -> None:
     """Also from and to communities that a row does not keep, of rows without room, and of a vertex several times."""
     sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
@@ -179,7 +221,7 @@ def test_which_rows_a_run_has() -> None:
     ("options", "named"),
     [
         ({"mini_batch": "random-node"}, "mini_batch='random-node'"),
-        ({"sample_sweeps": 5}, "sample_sweeps=5"),
+        ({"sample_sweeps": 5, "n_communities": 65, "alpha": 0.2}, "sample_sweeps=5 and alpha=0.2"),
         ({"noise": True}, "noise=True"),
         ({"average": True}, "average=True"),
         ({"step": "reflected"}, "step='reflected'"),
@@ -188,7 +230,7 @@ def test_which_rows_a_run_has() -> None:
 )
 def test_what_does_not_go_with_sparse_rows_is_named(options: dict[str, object], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        Options(n_communities=10, **{"rows": "sparse", **options})
+        Options(**{"n_communities": 10, "rows": "sparse", **options})
 
 
 def test_sizes_do_not_go_with_sparse_rows() -> None:

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.special import betaln, gammaln
 
 from mmsbgen.families.mmsb.numbers.row_layout import CLIP, FLOOR, Z_FLOOR
-from mmsbgen.families.mmsb.reference import equations
+from mmsbgen.families.mmsb.numbers.sparse_rows import THRESHOLD
+from mmsbgen.families.mmsb.reference import equations, sparse_draws
 from tests.statistics.laws import Floats, Moments
 
 
@@ -215,6 +216,43 @@ class Chains:
     def looks(self) -> Floats:
         """:func:`looks` of the states."""
         return looks(self.pi, self.beta)
+
+
+class SparseChains(Chains):
+    """As :class:`Chains`, with rows that keep at most R entries; every community is a candidate."""
+
+    def __init__(self, toy: Toy, begin: Gibbs, eps: float, entries: int, floor: float) -> None:
+        super().__init__(toy, begin)
+        self.floor, self.entries = floor, entries
+        self.noise = sparse_draws.SparseNoise(THRESHOLD * eps / 2, 0, 0)
+        self._cut(self.phi)
+
+    @property
+    def pi(self) -> Floats:
+        """Memberships ``[C, N, K]``: what is not kept has the floor."""
+        return self._pi
+
+    def _cut(self, phi: Floats) -> None:
+        self.mask = sparse_draws.kept(phi, self.entries, self.noise)
+        known = np.where(self.mask, np.maximum(phi, self.noise.threshold), 0.0)
+        count = self.mask.sum(axis=2)
+        inside = 1.0 - (self.toy.k - count) * self.floor
+        self.sums = known.sum(axis=2) / inside
+        self._pi = np.where(self.mask, np.maximum(known / self.sums[:, :, None], self.floor), self.floor)
+        smallest = np.where(self.mask, known, np.inf).min(axis=2)
+        self.bound = sparse_draws.bound_of(smallest, count == self.entries, self.noise.threshold)
+
+    def _move_phi(self, drift: Floats, eps: float, which: Floats) -> None:
+        def below() -> Floats:
+            return np.log(self.bound)[:, :, None] + np.log(self.rng.random(self.mask.shape)) / self.toy.alpha
+
+        log_x, pending = below(), ~self.mask
+        while np.any(refused := pending & (self.rng.random(log_x.shape) > np.exp(-np.exp(log_x)))):
+            log_x, pending = np.where(refused, below(), log_x), refused
+        hidden = np.exp(np.maximum(log_x, -200.0))
+        self.phi = np.where(self.mask, self._pi * self.sums[:, :, None], np.maximum(hidden, FLOOR))
+        super()._move_phi(drift * self.phi.sum(axis=2, keepdims=True) / self.sums[:, :, None], eps, which)
+        self._cut(self.phi)
 
 
 @cache

@@ -19,7 +19,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.schedule import SAMPLE_STEP, STAR_SCHEDULE
 from tests.statistics.laws import Floats, Moments, observe
-from tests.statistics.posteriors import Chains, Gibbs, Toy, enumerated, exact, looks
+from tests.statistics.posteriors import Chains, Gibbs, SparseChains, Toy, enumerated, exact, looks
 from tests.statistics.toys import Strengths
 
 TRIANGLES = Toy(6, 2, ((0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5), (2, 3)))
@@ -85,6 +85,21 @@ def test_blocks_sample_the_posterior(toy: Toy) -> None:
         chains.sweep(SAMPLE_STEP)
         if sweep >= 800 and sweep % 25 == 0:
             found.add(chains.looks())
+    expect(found, right)
+
+
+@pytest.mark.slow
+def test_sparse_rows_sample_the_posterior() -> None:
+    """Rows that keep four of five entries, at the step of sampling sweeps."""
+    toy = dataclasses.replace(TRIANGLES, k=5)
+    right, gibbs = exact(toy, 360, 300)
+    chains = SparseChains(toy, gibbs, SAMPLE_STEP, entries=4, floor=1e-3)
+    found = Moments(0.5)
+    for sweep in range(1150):
+        chains.sweep(SAMPLE_STEP)
+        if sweep >= 400 and sweep % 25 == 0:
+            found.add(chains.looks())
+    assert (chains.mask.sum(axis=2) == 4).mean() > 0.5
     expect(found, right)
 
 

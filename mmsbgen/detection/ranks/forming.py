@@ -30,10 +30,9 @@ def check_alike(world: World, arguments: dict[str, str]) -> None:
 
 def check_shared(options: Options, k_auto: bool = False) -> None:
     """Raise :class:`InputError` if ranks cannot share the sweeps of these options, sized for the graph."""
-    if options.block and (options.samples or options.average):
+    if options.block and (options.draws_noise or options.average):
         raise InputError(
-            "several devices share sweeps over sparse rows, which optimise: leave out --noise, --sample-sweeps and "
-            "--average, or give one device"
+            "several devices share sweeps over sparse rows: leave out --noise and --average, or give one device"
         )
     if not options.sparse:
         rows = f"dense rows (K={'auto' if k_auto else options.n_communities})"

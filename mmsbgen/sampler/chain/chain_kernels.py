@@ -10,6 +10,7 @@ from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, THETA_DRAWN
+from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.state.device_state import StateShape
 
@@ -58,6 +59,10 @@ def chosen(
         runtime.compile_ahead(wanted, problem)
         kernels |= {name: runtime.kernel(name, problem) for name in wanted}
         kernels |= {name: kernels[other] for name, other in _INSTEAD.items()}
+        if options.sample_sweeps:
+            kernels[SWEEP_DRAWN] = runtime.variant(SWEEP, problem, SWEEP_DRAWN)
+            kernels[THETA_DRAWN] = runtime.variant(THETA, problem.replace(noise="on", theta_step="wright-fisher"))
+            kernels["add_moments"] = runtime.kernel("sparse_moments", problem)
         return
     wanted = [*own, *_EVERY, *(("explain_links", "explain_at") if options.refines else ())]
     wanted += ["add_moments"] * options.keeps_spread

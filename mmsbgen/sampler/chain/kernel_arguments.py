@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mmsbgen.families.mmsb.numbers.sparse_rows import THRESHOLD
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.minibatch.batch_sources import Batch
 from mmsbgen.sampler.minibatch.block_partners import theta_scales
@@ -62,6 +63,7 @@ class StepScalars(NamedTuple):
     first_vertex: np.uint32
     shared_round: np.uint32
     half_step: Real
+    threshold: Real
     decay: Real
     spread: Real
     step: np.float64
@@ -80,6 +82,7 @@ class StepScalars(NamedTuple):
             np.uint32(batch.first),
             np.uint32(shared_round),
             real(eps / 2),
+            real(THRESHOLD * eps / 2),
             real(math.exp(-eps / 2)),
             real(-math.expm1(-eps / 2)),
             np.float64(theta_step),

@@ -96,11 +96,8 @@ class Sampler:
         held = split.validation
         self.draws = DrawRecorder(held.pairs, held.labels, self.shape.k) if options.samples else None
         """Draws that the chain has kept; None for a run that optimises."""
-        self.state = (
-            SparseState(self.device, self.shape)
-            if options.sparse
-            else State(self.device, self.shape, options.keeps_mean, options.keeps_spread)
-        )
+        kind = SparseState if options.sparse else State
+        self.state = kind(self.device, self.shape, options.keeps_mean, options.keeps_spread)
         try:
             placed, held_out = arrays.place(self.device, plan.specs)
             scalars = RunScalars.of(plan)._asdict() | buffers.edge_set_scalars(plan.links, plan.held)
@@ -114,7 +111,8 @@ class Sampler:
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
             if team is not None and isinstance(self.state, SparseState):
                 config = self.kernels["sparse_rows"].config
-                self.partners = self.shared = SharedSweeps(team, split, self.problem, self.state, self.values, config)
+                share = SharedSweeps(team, split, self.problem, self.state, self.values, config, options.samples)
+                self.partners = self.shared = share
             self.batches = self._batches(plan.rounds)
             if fused or (fused is None and fused_by_default(self.device.info.backend, options.mini_batch)):
                 self.loop = self._loop(fused)

@@ -15,7 +15,7 @@ from mmsbgen.graph import HeldOut
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import explained_links, held_out
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource
-from mmsbgen.sampler.diagnostics.state_rows import Rows, row_source
+from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.posterior.draws import effective_number, spaced
 from mmsbgen.sampler.state import buffers
 from mmsbgen.sampler.state.chain_state import ChainState
@@ -132,7 +132,7 @@ def _keep_draw(sampler: Sampler, log_likelihood: float) -> None:
     """Keep the current state, whose held-out pairs have just been evaluated, among the chain's draws."""
     assert sampler.draws is not None
     begin, n, k = time.perf_counter(), sampler.shape.n_vertices, sampler.shape.k
-    watched = Rows(sampler, 0)(spaced(n, max(1, _WATCHED // k)))
+    watched = row_source(sampler, mean=False)(spaced(n, max(1, _WATCHED // k)))
     communities = effective_number(watched.mean(axis=0, dtype=np.float64))
     p = sampler.device.download(sampler.held_values["probabilities"])[: len(sampler.split.validation.pairs)]
     sampler.draws.keep(sampler.iteration, log_likelihood, communities, p, sampler.state.beta())

@@ -128,6 +128,10 @@ class StarSharedPartners:
             queue("update_phi", name, count, values)
 
 
+#: The kernel that sweeps over sparse rows, without noise and with the noise of sampling sweeps.
+SWEEP, SWEEP_DRAWN = "sparse_rows", "sparse_draws"
+
+
 class AllPartners:
     """All vertices as partners, to first order, in sweeps over sparse rows: non-links count by the sums of columns.
 
@@ -135,7 +139,7 @@ class AllPartners:
     (:meth:`mmsbgen.sampler.state.sparse_state.SparseState.exchange`).
     """
 
-    kernels = ("sparse_rows", "sparse_totals")
+    kernels = (SWEEP, "sparse_totals")
     in_place = True
     bytes_each = 0
 
@@ -148,7 +152,7 @@ class AllPartners:
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
         """Queue the sweep, then the sums."""
-        for name in self.kernels:
+        for name in (SWEEP_DRAWN if draws else SWEEP, "sparse_totals"):
             queue("update_phi", name, count, values)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from mmsbgen.base.declared_options import check_options, option, options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
+from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_ALPHA
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.families.mmsb.sparse.sparse_sizes import ENTRIES
 from mmsbgen.sampler.options.schedule import BLOCK_SCHEDULE, STAR_SCHEDULE, Schedule
@@ -226,14 +227,16 @@ class Options:
             f"mini_batch={self.mini_batch!r}": not self.block,
             f"step={self.step!r}": self.step != "split",
             "noise=True": bool(self.noise),
-            f"sample_sweeps={self.sample_sweeps}": bool(self.sample_sweeps),
             "average=True": self.average,
             "products='half'": self.products == "half",
+            f"sample_sweeps={self.sample_sweeps} and alpha={self.prior:g} (above {MOST_ALPHA})": self.sample_sweeps > 0
+            and self.n_communities > EVERY
+            and self.prior > MOST_ALPHA,
         }
         if clash := next((what for what, wrong in refused.items() if wrong), None):
             raise InputError(
-                f"rows='sparse' does not go with {clash}: sparse rows are for sweeps over all vertices that optimise; "
-                "leave one of them out"
+                f"rows='sparse' does not go with {clash}: sparse rows are for sweeps over all vertices that optimise, "
+                "and that sample after the optimum; leave one of them out"
             )
 
     def _check_sampling(self) -> None:

@@ -13,6 +13,7 @@ from mmsbgen.backends.ranks.world import LostRankError, Released, World, short
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
+from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
 from mmsbgen.sampler.state.arrays import bytes_by_purpose, largest
@@ -34,7 +35,7 @@ def follow(world: World, runtime: Runtime, exchange: Exchange, alike: bool) -> N
             try:
                 problem, config, *rest = values
                 if alike:
-                    runtime.kept["sparse_rows"] = config
+                    runtime.kept[SWEEP] = config
                 chains[number] = _Chain(world, runtime, exchange, problem, *rest)
             except MmsbgenError as error:
                 text = str(error)
@@ -62,6 +63,7 @@ class _Chain:
         shape: StateShape,
         scalars: dict[str, Any],
         links: int,
+        samples: bool,
     ) -> None:
         self._world, self._exchange, self._device, self._shape = world, exchange, runtime.device, shape
         n, device = shape.n_vertices, runtime.device
@@ -76,7 +78,10 @@ class _Chain:
             self._buffers["neighbour_offsets"] = device.zeros(n + 1, np.uint64)
             self._buffers["clip_counts"] = device.zeros(n, np.uint32)
             self._buffers["no_sums"] = device.zeros((3, shape.row), np.uint64)
-            self._kernel = runtime.kernel("sparse_rows", MMSB.problem(**problem))
+            sizes = MMSB.problem(**problem)
+            self._kernels = {False: runtime.kernel(SWEEP, sizes)}
+            if samples:
+                self._kernels[True] = runtime.variant(SWEEP, sizes, SWEEP_DRAWN)
         except BaseException:
             self.close()
             raise
@@ -97,15 +102,15 @@ class _Chain:
         self._device.write(self._buffers["neighbour_offsets"], offsets - offsets[0], first)
         self._swept.cut(pieces, rank, offsets)
 
-    def sweep(self, changed: bool, *step: Any) -> None:
-        """Sweep the range, and exchange rows and sums."""
+    def sweep(self, draws: bool, changed: bool, *step: Any) -> None:
+        """Sweep the range, with noise if it ``draws``, and exchange rows and sums."""
         exchange, held = self._exchange, self._state.buffers
         values = held | self._buffers | self._scalars | dict(zip(STEP, step, strict=True))
         try:
             if changed:
                 exchange.share([held[name] for name in CHANGED])
             exchange.share([held[name] for name in EACH_SWEEP])
-            self._times.add(self._swept.sweep(self._kernel.launch, values))
+            self._times.add(self._swept.sweep(self._kernels[draws].launch, values))
         except (Released, LostRankError) as error:
             # NCCL's kernels wait for a rank that is no more, and the device for them.
             timer = self._world.ends_after(ABANDON_S, error)

@@ -23,7 +23,7 @@ from mmsbgen.graph.graph import by_degree
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
-from mmsbgen.sampler.minibatch.partners import Launch
+from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN, Launch
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.state.sparse_state import SparseState
 from mmsbgen.sampler.state.stage_clock import MOST_EVENTS
@@ -33,8 +33,8 @@ CHANGED = ("communities", "values", "row_sums")
 EACH_SWEEP = ("totals", "beta")
 NEW_ROWS = ("new_communities", "new_values", "row_sums")
 #: Scalars of the sweep's kernel that do not change in a run, and those that do.
-SCALARS = ("alpha", "delta", "floor_pi", "non_link_weight", "inverse_n")
-STEP = ("half_step", "decay", "spread")
+SCALARS = ("alpha", "delta", "floor_pi", "non_link_weight", "inverse_n", "seed")
+STEP = ("half_step", "decay", "spread", "threshold", "iteration")
 #: How much longer than the mean the slowest rank may take before ranges are cut anew, and before it is called slow.
 _UNEVEN, _SLOW = 1.05, 1.25
 #: Seconds after which a device that an exchange still holds is given up.
@@ -70,13 +70,14 @@ class SharedSweeps:
     """The stages 2 and 3 of a chain whose sweeps the ranks share; see :mod:`mmsbgen.sampler.minibatch.partners`.
 
     ``values`` are the chain's arrays and constant scalars by the kernels' argument names, and ``config`` is the
-    configuration of the kernel that sweeps; like devices use it too, whatever their host's database says.
+    configuration of the kernel that sweeps; like devices use it too, whatever their host's database says.  ``samples``
+    is whether some sweeps have noise, whose random words depend on the vertex and not on its rank.
 
     Raises :class:`DeviceMemoryError` if the rows do not fit on the device of a rank, and :class:`InputError` for a
     graph of fewer vertices than ranks.
     """
 
-    kernels = ("sparse_rows", "sparse_totals")
+    kernels = (SWEEP, "sparse_totals")
     in_place = True
     bytes_each = 0
 
@@ -88,6 +89,7 @@ class SharedSweeps:
         state: SparseState,
         values: Mapping[str, Any],
         config: Config,
+        samples: bool = False,
     ) -> None:
         self._team, self._world, self._exchange, self._state = team, team.world, team.exchange, state
         self._device, n = state.device, state.shape.n_vertices
@@ -104,17 +106,17 @@ class SharedSweeps:
         self._swept = SweptRange(self._device, self._exchange)
         self._sums_before = self._device.alloc(n, state.shape.real)
         try:
-            self._build(problem, config, {name: values[name] for name in SCALARS})
+            self._build(problem, config, {name: values[name] for name in SCALARS}, samples)
             self._cut()
         except BaseException:
             self.close()
             raise
 
-    def _build(self, problem: Problem, config: Config, scalars: dict[str, Any]) -> None:
+    def _build(self, problem: Problem, config: Config, scalars: dict[str, Any], samples: bool) -> None:
         world, links = self._world, len(self._adjacency.neighbours)
         # The others build kernels, and do not answer meanwhile.
         world.has_swept = False
-        world.tell("build", self._number, dict(problem), dict(config), self._state.shape, scalars, links)
+        world.tell("build", self._number, dict(problem), dict(config), self._state.shape, scalars, links, samples)
         for name, refusal in zip(world.names, world.answers(""), strict=True):
             if refusal:
                 raise DeviceMemoryError(f"{name}: {refusal}")
@@ -153,12 +155,13 @@ class SharedSweeps:
         world, exchange, device = self._world, self._exchange, self._device
         device.copy(self._sums_before, values["row_sums"])
         try:
-            world.tell("sweep", self._number, self._state.changed, *(values[name] for name in STEP))
+            world.tell("sweep", self._number, draws, self._state.changed, *(values[name] for name in STEP))
             if self._state.changed:
                 exchange.share([values[name] for name in CHANGED])
                 self._state.changed = False
             exchange.share([values[name] for name in EACH_SWEEP])
-            self._times.add(self._swept.sweep(partial(queue, "update_phi", "sparse_rows"), values))
+            kernel = SWEEP_DRAWN if draws else SWEEP
+            self._times.add(self._swept.sweep(partial(queue, "update_phi", kernel), values))
         except BaseException as error:
             # The others wait in an exchange that will not come.
             world.release(error)

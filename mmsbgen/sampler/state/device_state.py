@@ -74,6 +74,8 @@ class StateShape:
         """The state's arrays, with those of the posterior's ``mean`` and ``spread``."""
         n, row, real = self.n_vertices, self.row, self.real
         model = [Spec("theta", "theta and beta", (2, row), real), Spec("beta", "theta and beta", (row,), real)]
+        model += [Spec("mean", "posterior mean", (n, row), real)] * mean
+        model += [Spec("squares", "posterior deviations", (n, row), real)] * spread
         if self.entries:
             rows, groups = (n, self.entries), self.tables
             return [
@@ -95,8 +97,6 @@ class StateShape:
             Spec("slots", "slots", (n,), np.uint32),
             content("spares", "slots", np.arange(n, self.slots, dtype=np.uint32)),
             *model,
-            *([Spec("mean", "posterior mean", (n, row), real)] if mean else []),
-            *([Spec("squares", "posterior deviations", (n, row), real)] if spread else []),
         ]
 
 

@@ -25,8 +25,8 @@ _PAIRS = (("communities", "new_communities"), ("values", "new_values"))
 class SparseState(State):
     """Device buffers of a state with sparse rows; ``buffers`` maps kernel argument names to them."""
 
-    def __init__(self, device: Device, shape: StateShape) -> None:
-        super().__init__(device, shape)
+    def __init__(self, device: Device, shape: StateShape, mean: bool = False, spread: bool = False) -> None:
+        super().__init__(device, shape, mean, spread)
         self.changed = True
         """Whether rows were written since the last sweep; ranks that share sweeps then need them."""
 

@@ -87,6 +87,14 @@ PLACES = (
     Argument("n_places", "u32", "scalar", "communities a link"),
     DELTA,
 )
+#: Arguments of kernels that take rows into the mean and the variance of their samples.
+MOMENTS = (
+    Argument("sums", "real", "inout", "[N, LD] sums of the samples"),
+    Argument("squares", "real", "inout", "[N, LD] sums of their squared deviations from the mean"),
+    Argument("over", "real", "scalar", "one over the number of samples before; 0 for the first"),
+    Argument("weight", "real", "scalar", "samples before over samples with this one"),
+    Argument("n_rows", "u32", "scalar", "N"),
+)
 RANDOM = (Argument("seed", "u64", "scalar", ""), Argument("iteration", "u32", "scalar", ""))
 
 

@@ -43,6 +43,8 @@ class Purpose(IntEnum):
     mini_batch = 10
     mini_batch_pair = 11
     storage = 12
+    entrant = 13
+    hidden = 14
 
 
 def row_length(k: int) -> int:

@@ -11,6 +11,17 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 #: Community of an unused entry; unused entries follow the others.
 NONE = 0xFFFFFFFF
+# Of sweeps with noise.
+#: Most communities all of which are candidates; from more, entrants are drawn.
+EVERY = 64
+#: Parts of the communities whose entrants are drawn one after another.
+PARTS = 32
+#: Threshold of phi over tau: the noise of a step forgets nearly all of what is smaller.
+THRESHOLD = 0.2
+#: Largest bound; above it, hardly any coordinate of the prior is.
+MOST_BOUND = 4.0
+#: Largest concentration of the prior where entrants are drawn: their chance is then well below 1.
+MOST_ALPHA = 0.1
 #: Rows whose columns are added up at a time.
 _ROWS = 1 << 20
 

@@ -124,7 +124,7 @@ def end_row(
     k = np.arange(phi.shape[-1])
     tau, row_sum = step.half_step, phi.sum(axis=-1, keepdims=True) if row_sum is None else row_sum
     if step.name == "split":
-        return _split(phi, drift_k / row_sum, drift_error / row_sum, k, vertex, step, u)
+        return split_step(phi, drift_k / row_sum, drift_error / row_sum, k, vertex, step, u)
     gain = drift_k / row_sum if step.name == "published" else pi * drift_k
     gain_error = drift_error / row_sum if step.name == "published" else pi * drift_error
     moved = phi + tau * (step.alpha - phi + gain)
@@ -137,9 +137,10 @@ def end_row(
     return RowEnd(np.maximum(np.abs(moved), FLOOR), error, np.zeros_like(phi), 0)
 
 
-def _split(
+def split_step(
     phi: Floats, rate_of_flow: Floats, flow_error: Floats, k: Ints, vertex: int | Ints, step: Step, u: float
 ) -> RowEnd:
+    """The split step of coordinates ``k``, eq. (3.9); ``rate_of_flow`` is D_k / S, with its error bound."""
     tau = step.half_step
     decay, spread = np.exp(-tau), -np.expm1(-tau)
     flow = np.clip(tau * rate_of_flow, -CLIP, CLIP)

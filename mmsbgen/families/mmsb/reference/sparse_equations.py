@@ -38,16 +38,16 @@ class SparseStep:
 
 
 @dataclass(frozen=True)
-class SparseRow:
-    """Result for one vertex, before the cut: phi of all candidates, with bounds of its rounding errors.
+class SparseGradient:
+    """The gradient of one vertex.
 
-    ``candidates`` ``[C]`` ascending, ``phi`` and ``error`` ``[C]``; ``clips`` is the number of bounded flows;
-    ``links`` and ``non_links`` ``[K]`` are the contributions to theta's counts, with their errors.
+    ``candidates`` ``[C]`` are ascending; ``rate`` ``[C]`` is D_k / S, with its error; ``clips`` is the number of flows
+    that a step bounds.  ``links`` and ``non_links`` ``[K]`` are the contributions to theta's counts, with their errors.
     """
 
     candidates: Ints
-    phi: Floats
-    error: Floats
+    rate: Floats
+    rate_error: Floats
     clips: int
     links: Floats
     links_error: Floats
@@ -55,7 +55,20 @@ class SparseRow:
     non_links_error: Floats
 
 
-def update(
+@dataclass(frozen=True)
+class SparseRow:
+    """Result for one vertex, before the cut: phi of all candidates, with bounds of its rounding errors.
+
+    ``candidates`` ``[C]`` ascending, ``phi`` and ``error`` ``[C]``; ``gradient`` is what moved them.
+    """
+
+    candidates: Ints
+    phi: Floats
+    error: Floats
+    gradient: SparseGradient
+
+
+def gradient(
     own: tuple[Floats, Array],
     row_sum: float,
     rows: tuple[Floats, Array],
@@ -63,8 +76,9 @@ def update(
     column_sums: Floats,
     step: SparseStep,
     u: float = 0.0,
-) -> SparseRow:
-    """The step without noise of one vertex, before its row is cut.
+    every: bool = False,
+) -> SparseGradient:
+    """D_k / S of one vertex for the communities that it or a neighbour keeps, or for ``every`` community.
 
     Args:
         own: expanded row ``[K]`` of the vertex, and which coordinates are kept.
@@ -74,6 +88,7 @@ def update(
         column_sums: sums of the columns ``[K]`` of all rows, before the sweep.
         step: the scalars.
         u: unit roundoff of the kernel's arithmetic, for the error bounds.
+        every: whether all communities are candidates.
     """
     pi, mine = own
     others, theirs = rows
@@ -94,26 +109,42 @@ def update(
     taken = taken_links - taken_non
     taken_error = ((2 * terms + chain + 32) * u * c * d).sum()
     taken_error += (g * np.abs(w) * pi * (non_error + (8 + mine.sum()) * u * non))[mine].sum() + 4 * u * taken_non
-    at = np.flatnonzero(mine | theirs.any(axis=0)) if degree else np.flatnonzero(mine)
+    seen = mine | theirs.any(axis=0) if degree else mine
+    at = np.arange(pi.size) if every else np.flatnonzero(seen)
     drift = w[at] * (acc[at] - g * non[at]) - taken
     drift_error = np.abs(w[at]) * (acc_error[at] + g * non_error[at] + 4 * u * (acc[at] + g * non[at]))
     drift_error += taken_error + 2 * u * np.abs(drift)
     flow = step.half_step * drift / row_sum
-    flow_error = step.half_step * drift_error / row_sum + 4 * u * np.abs(flow)
-    moved = pi[at] * row_sum * np.exp(np.clip(flow, -CLIP, CLIP)) * step.decay
-    phi = np.maximum(moved + step.dust, FLOOR)
-    error = moved * np.expm1(np.minimum(flow_error, 1.0)) + 32 * u * phi
     links, non_links = np.where(mine, pi * beta * acc, 0.0), np.where(mine, pi * non, 0.0)
-    return SparseRow(
+    return SparseGradient(
         at,
-        phi,
-        error,
+        drift / row_sum,
+        drift_error / row_sum,
         int(np.count_nonzero(np.abs(flow) > CLIP)),
         links,
         np.where(mine, pi * beta * acc_error + 8 * u * links, 0.0),
         non_links,
         np.where(mine, pi * non_error + 8 * u * non_links, 0.0),
     )
+
+
+def update(
+    own: tuple[Floats, Array],
+    row_sum: float,
+    rows: tuple[Floats, Array],
+    beta: Floats,
+    column_sums: Floats,
+    step: SparseStep,
+    u: float = 0.0,
+) -> SparseRow:
+    """The step without noise of one vertex, before its row is cut; arguments as of :func:`gradient`."""
+    found = gradient(own, row_sum, rows, beta, column_sums, step, u)
+    flow = step.half_step * found.rate
+    flow_error = step.half_step * found.rate_error + 4 * u * np.abs(flow)
+    moved = own[0][found.candidates] * row_sum * np.exp(np.clip(flow, -CLIP, CLIP)) * step.decay
+    phi = np.maximum(moved + step.dust, FLOOR)
+    error = moved * np.expm1(np.minimum(flow_error, 1.0)) + 32 * u * phi
+    return SparseRow(found.candidates, phi, error, found)
 
 
 def finished(phi: Floats, k: int, step: SparseStep) -> tuple[Floats, float]:

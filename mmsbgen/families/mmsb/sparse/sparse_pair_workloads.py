@@ -13,6 +13,7 @@ from mmsbgen.families.mmsb.reference.pair_workloads import of_pairs
 from mmsbgen.families.mmsb.reference.workloads import real_type, roundoff
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import graph_of, rows_of
+from mmsbgen.families.mmsb.stages import moment_workloads
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -216,3 +217,14 @@ def sparse_replace(problem: Problem, seed: int) -> Workload:
         return Expected(gone, np.full(k, count * (2 / FIXED_POINT + 2 * u))).errors(left)
 
     return Workload(arguments, count, judge, repeats="restored")
+
+
+def sparse_moments(problem: Problem, seed: int) -> Workload:
+    """A fourth sample of every row, after three that are near it."""
+    rng = np.random.default_rng(seed)
+    given, _ = rows_of(problem, rng)
+    k, floor = problem.integer("K"), float(given["floor_pi"])
+    rows = np.zeros((problem.integer("N"), row_length(k)))
+    rows[:, :k] = rows_format.expanded(given["communities"], given["values"], k, floor)
+    kept = {name: given[name] for name in ("communities", "values", "floor_pi")}
+    return moment_workloads.of_rows(problem, rows, kept, rng)

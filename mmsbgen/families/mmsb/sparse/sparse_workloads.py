@@ -12,8 +12,10 @@ import numpy as np
 
 from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
+from mmsbgen.families.mmsb.reference import sparse_draws as noisy
 from mmsbgen.families.mmsb.reference import sparse_equations as sparse
 from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, real_type, roundoff, strengths
+from mmsbgen.families.mmsb.sparse import sparse_draw_checks
 from mmsbgen.families.mmsb.sparse.sparse_sizes import (
     DEGREE,
     FIXED_POINT,
@@ -130,7 +132,18 @@ def read_state(file: Path, kernel_named: Callable[[str], KernelSpec]) -> Dataset
     return Dataset({}, workload, lambda kernel: graph if kernel == "sparse_rows" else "")
 
 
-def sparse_rows(problem: Problem, seed: int, state: Mapping[str, Array] | None = None) -> Workload:
+def sparse_draws(problem: Problem, seed: int) -> Workload:
+    """As :func:`sparse_rows`, with noise."""
+    dtype = real_type(problem)
+    tau = dtype(0.05)
+    return sparse_rows(
+        problem, seed, noise=noisy.SparseNoise(float(dtype(rows_format.THRESHOLD) * tau), 12345678901, 77)
+    )
+
+
+def sparse_rows(
+    problem: Problem, seed: int, state: Mapping[str, Array] | None = None, noise: noisy.SparseNoise | None = None
+) -> Workload:
     """All vertices, in descending order of degree; ``state`` replaces what is generated."""
     rng = np.random.default_rng(seed)
     n, k, dtype, u = problem.integer("N"), problem.integer("K"), real_type(problem), roundoff(problem)
@@ -163,21 +176,24 @@ def sparse_rows(problem: Problem, seed: int, state: Mapping[str, Array] | None =
         "non_link_weight": dtype(step.non_link_weight),
         "inverse_n": dtype(1.0 / n),
     }
+    if noise is not None:
+        given |= {"threshold": dtype(noise.threshold), "seed": np.uint64(noise.seed)}
+        given["iteration"] = np.uint32(noise.iteration)
 
     def places(units: Array) -> dict[str, Array]:
         at = given["vertices"][units].astype(np.int64)
         return dict.fromkeys(("new_communities", "new_values", "row_sums", "clip_counts"), at)
 
-    rows = Units(n, places, lambda units, turn: _rows(given, units, k, step, u)[0])
+    rows = Units(n, places, lambda units, turn: _rows(given, units, k, step, noise, u)[0])
     sums = Units(1, lambda units: {"fixed_sums": np.arange(3)[None]}, lambda units, turn: _mass(given, k, step, u))
 
     every = np.arange(n)
-    evaluated = functools.cache(lambda: _rows(given, every, k, step, u))
+    evaluated = functools.cache(lambda: _rows(given, every, k, step, noise, u))
 
     def judge(got: Got, config: Config) -> str | None:
         check, counted = evaluated()
         found = {name: got[name][at] for name, at in places(every).items()}
-        return check(found, config) or _sums(given, got, counted, k, step, u) or _tables(got)
+        return check(found, config) or _sums(given, got, [row.gradient for row in counted], k, step, u) or _tables(got)
 
     return Workload(given, n, judge, units=(rows, sums), repeats="continued")
 
@@ -192,7 +208,7 @@ def _near(given: Given, vertex: int) -> Array:
 
 
 def _rows(
-    given: Given, units: Array, k: int, step: sparse.SparseStep, u: float
+    given: Given, units: Array, k: int, step: sparse.SparseStep, noise: noisy.SparseNoise | None, u: float
 ) -> tuple[Judge, list[sparse.SparseRow]]:
     """A check of the new rows of ``units``, their sums and clip counts, and the reference's rows before the cut."""
     beta, column_sums = (given[name][:k].astype(np.float64) for name in ("beta", "totals"))
@@ -205,24 +221,36 @@ def _rows(
     found = []
     for vertex in vertices:
         (own,), (mine,) = expanded(np.array([vertex]))
-        row_sum = float(given["row_sums"][vertex])
-        found.append(sparse.update((own, mine), row_sum, expanded(_near(given, vertex)), beta, column_sums, step, u))
+        row_sum, near = float(given["row_sums"][vertex]), expanded(_near(given, vertex))
+        if noise is None:
+            found.append(sparse.update((own, mine), row_sum, near, beta, column_sums, step, u))
+            continue
+        every = k <= rows_format.EVERY
+        gradient = sparse.gradient((own, mine), row_sum, near, beta, column_sums, step, u, every)
+        r = given["communities"].shape[1]
+        found.append(noisy.drawn(vertex, (own, mine), row_sum, r, gradient, step, noise, u))
 
     def judge(got: Got, config: Config) -> str | None:
+        flipped: list[float] = []
         for place, (vertex, row) in enumerate(zip(vertices, found, strict=True)):
             new, pi = got["new_communities"][place], got["new_values"][place].astype(np.float64)
-            problem = _judge_row(row, new, pi, float(got["row_sums"][place]), k, new.size, step, u)
+            of_row = float(got["row_sums"][place])
+            if isinstance(row, noisy.DrawnRow) and noise is not None:
+                problem = sparse_draw_checks.judge_row(row, new, pi, of_row, k, step, noise, u, flipped)
+            else:
+                problem = _judge_row(row, new, pi, of_row, k, new.size, step, u)
             if problem is not None:
                 return f"vertex {vertex}: {problem}"
-            if not row.clips * 0.9 - 1 <= int(got["clip_counts"][place]) <= row.clips * 1.1 + 1:
-                return f"vertex {vertex}: {got['clip_counts'][place]} bounded flows instead of {row.clips}"
-        return None
+            clips = row.gradient.clips
+            if not clips * 0.9 - 1 <= int(got["clip_counts"][place]) <= clips * 1.1 + 1:
+                return f"vertex {vertex}: {got['clip_counts'][place]} bounded flows instead of {clips}"
+        return sparse_draw_checks.judge_flips(found, flipped)
 
     return judge, found
 
 
 def _sums(
-    given: Given, got: Got, rows: list[sparse.SparseRow], k: int, step: sparse.SparseStep, u: float
+    given: Given, got: Got, rows: list[sparse.SparseGradient], k: int, step: sparse.SparseStep, u: float
 ) -> str | None:
     """Check the sums of a sweep over all vertices: theta's counts by the reference, columns by the new rows."""
     n, unit = len(rows), 2 / FIXED_POINT

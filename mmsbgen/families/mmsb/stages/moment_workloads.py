@@ -1,8 +1,9 @@
-"""Test inputs and output check of add_moments, which takes a sample into mean and variance of rows."""
+"""Test inputs and output checks of kernels that take a sample into mean and variance of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,16 @@ _BEFORE = 3
 def add_moments(problem: Problem, seed: int) -> Workload:
     """A fourth sample of every row, after three that are near it."""
     rng = np.random.default_rng(seed)
-    state, dtype, u = state_of(problem, rng), real_type(problem), roundoff(problem)
+    state = state_of(problem, rng)
     rows = storage_of(problem).values(state["pi"][state["slots"]]).astype(np.float64)
+    return of_rows(problem, rows, {name: state[name] for name in ("pi", "slots")}, rng)
+
+
+def of_rows(problem: Problem, rows: Array, given: Mapping[str, Any], rng: np.random.Generator) -> Workload:
+    """A fourth sample of ``rows`` ``[N, LD]``, that the arguments ``given`` hold, after three that are near it."""
+    dtype, u = real_type(problem), roundoff(problem)
     before = rows * rng.uniform(0.5, 1.5, (_BEFORE, *rows.shape))
-    arguments = {name: state[name] for name in ("pi", "slots")} | {
+    arguments = dict(given) | {
         "sums": before.sum(axis=0).astype(dtype),
         "squares": (before.var(axis=0) * _BEFORE).astype(dtype),
         "over": dtype(1 / _BEFORE),

@@ -14,8 +14,8 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     SCALAR_SPACE,
     defaults,
 )
-from mmsbgen.families.mmsb.sparse.sparse_kernels import SPARSE_TEAM, SUB_GROUPS, team_lanes
 from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
+from mmsbgen.families.mmsb.sparse.sparse_sweeps import SPARSE_TEAM, SUB_GROUPS, team_lanes
 from mmsbgen.families.mmsb.sparse.sparse_workloads import small
 from mmsbgen.families.mmsb.starts import label_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
