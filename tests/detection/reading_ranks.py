@@ -1,6 +1,6 @@
 """What each rank does in ``test_shared_reading.py``: rank 0 compares what all read together with what it reads alone.
 
-The last text has a line that is no link, among those of another rank.
+The last text has a line that is no link, among those of another rank; another one for two ranks than for three.
 """
 
 from __future__ import annotations
@@ -43,10 +43,16 @@ TEXTS: list[tuple[str, str, ReadingOptions]] = [
     # Every block ends with a line, whose end is its last byte, the first byte after it, or the byte before that.
     *((f"border{n}.txt", ("1111 222\n" * 3 + "1" * (n - 30) + " 3\n") * 20, ReadingOptions()) for n in (31, 32, 33)),
     ("long.txt", "".join(" " * 100 + f"{a} {b}\n" for a, b in ROWS[:9]), ReadingOptions()),
+    # What other ranks have found decides: on the first row, on a warning, and on how all bytes are read.
+    ("link-on-top.csv", "p q,r s\n" + "".join(f"a {a},b {b}\n" for a, b in ROWS) + "r s,a 1\n", ReadingOptions()),
+    ("ends.csv", "a,b\n" + "".join(f"x{a},y{a}\n" for a, _ in ROWS) + "y1,z\n", ReadingOptions(columns=["a", "b"])),
+    ("latin.txt", PLAIN.replace("\t", " é") + "\udce9 7\n", ReadingOptions()),
+    ("mark.txt", "\ufeff" + PLAIN.replace("\n", "\r\n"), ReadingOptions()),
     ("empty.txt", "", ReadingOptions()),
     ("blank.txt", "\n" * 200, ReadingOptions()),
 ]
-BAD = 2 * PLAIN + "5 6 7\n" + PLAIN
+BAD = {2: ("bad.txt", 2 * PLAIN + "5 6 7\n" + PLAIN)}
+BAD[3] = "bad.csv", BAD[2][1].replace("\t", ",").replace(" ", ",")
 
 
 def outcome(read: Callable[..., Graph], *of: object) -> tuple[object, ...]:
@@ -66,7 +72,7 @@ def outcome(read: Callable[..., Graph], *of: object) -> tuple[object, ...]:
 def compare(world: World, folder: Path) -> None:
     for name, text, options in TEXTS:
         file = folder / name
-        file.write_text(text, encoding="utf-8")
+        file.write_bytes(text.encode("utf-8", "surrogateescape"))
         assert outcome(read_graph, file, options) == outcome(read_together, world, file, options), name
 
 
@@ -79,9 +85,10 @@ def main() -> None:
             world.tell = lambda *message: (messages.append(message[0]), told(*message))  # type: ignore[assignment]
             compare(world, folder)
             print(f"{len(TEXTS)} alike, {len(messages)} read together", flush=True)
-            (folder / "bad.txt").write_text(BAD)
+            name, text = BAD[world.size]
+            (folder / name).write_text(text)
             try:
-                read_together(world, folder / "bad.txt", ReadingOptions())
+                read_together(world, folder / name, ReadingOptions(columns=["1", "2"] if name == "bad.csv" else None))
             except InputError as error:
                 print(error, flush=True)
                 raise SystemExit(error.exit_code) from None

@@ -277,3 +277,26 @@ def test_private_memory_that_the_space_allows_is_there(
     allowed = [config for config in candidates if spec.space.refusal(config, problem, traits) is None]
     bound = build(opencl_device, spec, problem, allowed[0])
     assert bound.resources()["max_block_size"] >= 2
+
+
+def test_sums_of_sparse_rows_do_not_depend_on_the_order_of_entries(opencl_device: Device) -> None:
+    """Of vertices without links, whose flow is zero: what is kept is summed by rank, however candidates are listed."""
+    spec, problem = MMSB.kernel("sparse_rows"), MMSB.problem(K=100, N=64, entries=16)
+    traits, n, found = traits_of(opencl_device.info), 64, []
+    config = spec.default(problem, traits) | ({"team": "subgroup", "block_size": 64} if traits.sub_group_size else {})
+    workload = spec.workload(problem, 1)
+    given = workload.arguments
+    given |= {
+        "neighbour_offsets": np.zeros_like(given["neighbour_offsets"]),
+        "beta": np.full_like(given["beta"], DELTA),
+    }
+    bound = build(opencl_device, spec, problem, config)
+    for order in (np.arange(16), np.random.default_rng(1).permutation(16)):
+        full = given["communities"][:, -1] != 2**32 - 1
+        rows = {name: np.where(full[:, None], given[name][:, order], given[name]) for name in ("communities", "values")}
+        placed = {k: opencl_device.upload(v) if isinstance(v, np.ndarray) else v for k, v in (given | rows).items()}
+        bound.launch(n, placed).wait()
+        found.append([opencl_device.download(placed[name]) for name in ("row_sums", "new_values")])
+        release(placed)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

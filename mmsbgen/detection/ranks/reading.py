@@ -50,8 +50,8 @@ __all__ = ["SharedText", "follow_reading", "read_together"]
 
 Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
-#: Bytes of a file's begin by which its format is found.
-_HEAD_BYTES = 1 << 20
+#: Bytes of a file's begin by which its format is found, and most by which its columns are.
+_HEAD_BYTES, _MOST_HEAD = 1 << 20, 1 << 26
 #: Flags, and keys, that are exchanged at a time.
 _FLAGS, _KEYS = 1 << 26, 1 << 20
 #: Keys of each rank by which ranges of vertices are chosen.
@@ -101,7 +101,7 @@ def _divided(file: Path, reading: ReadingOptions, ranks: int) -> tuple[list[int]
         state = _state(file)
         with file.open("rb") as opened:
             head = opened.read(_HEAD_BYTES)
-            while not edgelist.links_begin(head) and (more := opened.read(len(head))):
+            while not edgelist.links_begin(head) and len(head) < _MOST_HEAD and (more := opened.read(len(head))):
                 head += more
         kind = format_of(file, head)
     except (OSError, ValueError, InputError):
@@ -120,6 +120,22 @@ def _state(file: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
+def _is_same(file: Path, state: tuple[int, int]) -> bool:
+    """Whether ``file`` can be read here and is in ``state``."""
+    try:
+        return _state(file) == state and os.access(file, os.R_OK)
+    except OSError:
+        return False
+
+
+def _lines(file: Path, cut: tuple[int, int], state: tuple[int, int], readers: int = 1) -> bytes:
+    """As :func:`mmsbgen.base.user_files.read_lines`; raises InputError if the file is no longer in ``state``."""
+    found = read_lines(file, *cut, readers)
+    if not _is_same(file, state):
+        raise InputError(f"{file} changed while it was read: run again when it is complete")
+    return found
+
+
 class SharedText(WholeText):
     """A text of which each rank reads a part."""
 
@@ -135,13 +151,10 @@ class SharedText(WholeText):
     def read(self, file: Path, cuts: list[int], before: int, state: tuple[int, int]) -> bytes:
         """The lines of this rank; the arguments are as in :func:`follow_reading`."""
         world, ranges = self._world, list(itertools.pairwise(cuts))
-        try:
-            has = _state(file) == state and os.access(file, os.R_OK)
-        except OSError:
-            has = False
-        raw = self.agree(lambda: read_lines(file, *ranges[self.rank], self.here) if has else b"")
+        has = self.rank == 0 or _is_same(file, state)
+        raw = self.agree(lambda: _lines(file, ranges[self.rank], state, self.here) if has else b"")
         for at in [at for at, there in enumerate(self.told(has)) if not there]:
-            part = np.frombuffer(b"" if self.rank else read_lines(file, *ranges[at]), np.uint8)
+            part = np.frombuffer(b"" if self.rank else _lines(file, ranges[at], state), np.uint8)
             size = self.told(part.size)[0]
             if self.rank == 0:
                 world.send(part, at)

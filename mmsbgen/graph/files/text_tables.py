@@ -258,10 +258,17 @@ def _refuse_torn(lines: Iterable[str]) -> None:
 
 def _checked_rows(lines: list[str], delimiter: str | None) -> list[Row]:
     """The rows of ``lines``, one each; raises InputError for quotes that are not closed in their line."""
-    rows = list(_rows(lines, delimiter))
+    rows: list[Row] = []
+    too_long: InputError | None = None
+    try:
+        rows = list(_rows(lines, delimiter))
+    except InputError as error:
+        too_long = error
     if '"' in "".join(lines[-1:]) or len(rows) < len(lines):
         # Lines below an open quote belong to it.
         _refuse_torn(line for line in lines if '"' in line and len(list(_rows([line, ","], delimiter))) < 2)
+    if too_long is not None:
+        raise too_long
     return rows
 
 
