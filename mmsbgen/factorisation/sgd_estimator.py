@@ -55,7 +55,8 @@ class MatrixFactorization(Parameters, Answers):
         storage: ``float32``, or ``bfloat16``: factors in 16 bits, rounded at random, half of the memory.  Slower on
             processors.
         holdout: The part of the ratings, such as 0.1, or other ratings, by which the best sweep is chosen.
-        patience: Sweeps without a better error on held-out ratings after which fitting ends.
+        patience: Sweeps without a better error on held-out ratings after which fitting ends.  With few ratings the
+            error rises for a dozen sweeps, until factors have grown, and then falls far below that of the mean.
         random_state: An integer, None for 0, or a NumPy generator.
         device: A device for :func:`mmsbgen.backends.open_device`; the best one by default.
         database: Path or URL of the tuning database; the user's own by default.
@@ -80,7 +81,7 @@ class MatrixFactorization(Parameters, Answers):
     deterministic: bool = False
     storage: str = "float32"
     holdout: Any = None
-    patience: int = 5
+    patience: int = 20
     random_state: Any = None
     device: str | None = None
     database: str | Path | None = None

@@ -160,6 +160,21 @@ def test_implicit_feedback_is_solved_as_implicit_does(pocl_device: Any) -> None:
         ALS(implicit=True, device=DEVICE).fit(([1], [1], [-1.0]))
 
 
+@pytest.mark.parametrize("k", [8, 32])
+def test_fitting_does_not_stop_before_factors_have_grown(k: int, processor: Any) -> None:
+    """Few ratings of a planted rank: the held-out error rises first."""
+    random = np.random.default_rng(1)
+    p, q = random.normal(0, 0.6, (300, 4)), random.normal(0, 0.6, (120, 4))
+    cells = random.permutation(300 * 120)[:7000]
+    u, v = cells // 120, cells % 120
+    values = 3.4 + (p[u] * q[v]).sum(1) + random.normal(0, 0.3, u.size)
+    fitted = MatrixFactorization(k, holdout=0.1, device=processor.info.spec)
+    fitted.fit(np.stack([u[:6000], v[:6000]], 1), values[:6000])
+    error = float(np.sqrt(np.mean((fitted.predict(np.stack([u[6000:], v[6000:]], 1)) - values[6000:]) ** 2)))
+    # Without noise it would be 0; the planted products have deviation .72.
+    assert error < 0.9 * values[6000:].std()
+
+
 def test_fitting_stops_by_held_out_ratings_and_keeps_the_best(small: Ratings, pocl_device: Any) -> None:
     fitted = MatrixFactorization(20, n_epochs=400, reg=0.0, learning_rate=0.1, holdout=0.3, patience=3, device=DEVICE)
     fitted.fit(small)
