@@ -135,3 +135,12 @@ def test_errors_name_the_value_and_the_remedy(
     done = run(words[0], file, *words[1:])
     assert done.exit_code == 2
     assert told in done.stderr
+
+
+def test_adjacency_lists_are_read_by_name(tmp_path: Path) -> None:
+    (tmp_path / "g.txt").write_text("1 2 3\n2 3\n")
+    done = run("bfs", str(tmp_path / "g.txt"), "--source", "1", "--format", "adjlist")
+    assert (done.exit_code, done.stdout) == (0, "1\t0\n2\t1\n3\t1\n")
+    done = run("bfs", str(tmp_path / "g.txt"), "--source", "1", "--format", "adjlist", "--directed")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--format goes with links alone" in done.stderr

@@ -190,7 +190,7 @@ def test_any_integers_in_blocks_of_any_size(
         (b"1 1\n2 2\n", ["no link", "2 self-loops were dropped"]),
         (b"1 2\n\n3\n", ["line 3: '3' has one field", "mend the line"]),
         (b"# c\n1 2 0.7\n", ["line 2: '1 2 0.7' has 3 fields", "'0.7', may be a weight", "--columns A,B"]),
-        (b"1 2 {}\n", ["line 1", "'{}'"]),
+        (b"1 2 {}\n", ["line 1: '1 2 {}' ends in a dictionary", "--columns 1,2"]),
         (b"1 2\n3 4 5 6\n", ["line 2", "has 4 fields", "'5'"]),
         (b"1 2 3\n4\n5 6\n", ["line 1", "3 fields"]),
         (b"import os\n\nprint('one two three')\nreturn\nx = 1\n", ["is no edge list: of its first 4 lines 1 are"]),

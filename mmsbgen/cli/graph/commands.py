@@ -44,7 +44,7 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
                 click.argument("graph", type=NamedPath()),
                 *options,
                 click.option("--directed", is_flag=True, help="u v of the file is an arc from u to v, not a link."),
-                reading_flags("columns"),
+                reading_flags("format", "columns"),
                 click.option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing."),
                 shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
                 expert(shared_option("database", "Tuning database: a path or URL.")),
@@ -280,10 +280,16 @@ def _named(given: dict[str, Any]) -> str | None:
 @contextmanager
 def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Iterator[tuple[Arcs, dict[str, Any], Any]]:
     """Read the graph; yields it, the options of devices, and what writes the result and sums it up."""
-    from mmsbgen.graph import as_arcs
+    from mmsbgen.graph import as_arcs, as_graph
 
     keep_inputs(given["out"], file, given.get("seeds"))
-    arcs = as_arcs(readable_path(file), directed=given["directed"], weights=weights, columns=reading_of(given).columns)
+    reading, source = reading_of(given), readable_path(file)
+    if reading.format != "auto":
+        if given["directed"] or weights is not None:
+            raise InputError("--format goes with links alone, without --directed and weights: leave it out")
+        arcs = as_arcs(as_graph(source, columns=reading.columns, weights="ignore", format=reading.format))
+    else:
+        arcs = as_arcs(source, directed=given["directed"], weights=weights, columns=reading.columns)
     begin = time.perf_counter()
 
     def done(found: VertexValues | str, summary: str, text: Callable[[Any], str] = str) -> None:

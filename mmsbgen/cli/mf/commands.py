@@ -195,7 +195,9 @@ def _told(told: dict[str, Any], out: Path) -> str:
         where = "held-out ratings, after the best sweep" if told["held_out"] else "some of the fitted ratings"
         text += f"\nRMSE {told['rmse']:.4f} on {where}; the mean alone has about {told['deviation']:.4f}"
         if told["held_out"] and told["rmse"] >= told["deviation"]:
-            text += "\nWarning: the model is no better than the mean. Try --method als, or more ratings; do not rank by it"
+            text += (
+                "\nWarning: the model is no better than the mean. Try --method als, or more ratings; do not rank by it"
+            )
     if told.get("left_out"):
         text += f"\n{told['left_out']} held-out ratings by unknown users or of unknown items were left out"
     return f"{text}\n{out}: the model"

@@ -46,6 +46,8 @@ reward communities with few links out of them, which need not be the true ones.
 @log_options
 def evaluate(cover: Path, truth: Path | None, graph: Path | None, as_json: bool, **given: Any) -> None:
     """Print the scores as a table or as JSON."""
+    if not cover.exists():
+        raise InputError(f"{cover}: no such file or folder; name a folder of results, or a file of communities")
     if cover.is_dir():
         read: Graph | None = _graph_of_run(cover, graph, reading_of(given))
         cover = cover / "communities.txt"

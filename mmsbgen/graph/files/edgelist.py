@@ -325,6 +325,10 @@ def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, count
         )
     if len(fields) == 1:
         return InputError(f"{where} has one field; a link is two ids separated by a tab or spaces: mend the line")
+    if fields[2][:1] == b"{":
+        return InputError(
+            f"{where} ends in a dictionary, as networkx writes attributes. Read two columns: --columns 1,2"
+        )
     found = f"{where} has {len(fields)} fields, and a link has two; the third, {_show(fields[2])},"
     if len(widths) > 1:
         return InputError(f"{found} is on this line and not on all: mend the line. {_NEIGHBOURS}")
