@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -158,6 +159,24 @@ def check_that_kept_rows_have_the_bits_of_launches(device: Device, monkeypatch: 
 @pytest.mark.slow
 def test_kept_rows_have_the_bits_of_launches(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     check_that_kept_rows_have_the_bits_of_launches(opencl_device, monkeypatch)
+
+
+def test_rows_are_kept_by_default_only_if_all_blocks_are_resident() -> None:
+    """Multiprocessors hold 256 work-items whatever their registers, and the least have 64 KiB for rows."""
+    spec, kept = MF.kernel("sgd_blocks"), 0
+    for units, k in itertools.product((8, 40, 108, 132), (16, 128, 300, 600, 1000, 2000, 4096)):
+        problem, traits = MF.problem(K=k), Traits("cuda", "gpu", sub_group_size=32, compute_units=units)
+        config = spec.default(problem, traits)
+        assert spec.space.refusal(config, problem, traits) is None
+        if not config["rows_kept"]:
+            continue
+        kept += 1
+        block, teams = int(config["block_size"]), int(config["block_size"]) // int(config["team"])
+        blocks = -(-ITEMS // (teams * int(config["rows_kept"])))
+        together, row = -(-blocks // units), 4 * layout.padded_width(k)
+        assert together * block <= 256
+        assert together * (teams * int(config["rows_kept"]) * row + 1024) <= 64 * 1024, (units, k)
+    assert kept >= 8
 
 
 def test_kept_rows_have_the_bits_of_launches_on_cuda(cuda_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
