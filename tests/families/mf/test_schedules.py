@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.backends import Device
 from mmsbgen.families import family
-from mmsbgen.families.mf import layout, reference, schedules
+from mmsbgen.families.mf import layout, reference, schedules, sgd_programs
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.layout import Cells, CellSteps
 from mmsbgen.families.mf.schedules import BARRIER, PROMISES, SCHEDULES, _degree_hybrid, automatic
@@ -145,7 +145,8 @@ def keeping(device: Device) -> dict[str, Any]:
 def check_that_kept_rows_have_the_bits_of_launches(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "BLOCK", 25)
     cells, spec = generated(100, 60, 800, 1), MF.kernel("sgd_blocks")
-    for numbers in ({"dtype": "float64"}, {"storage": "bfloat16"}):
+    for at_once, numbers in ((1 << 16, {"dtype": "float64"}), (5, {"storage": "bfloat16"})):
+        monkeypatch.setattr(sgd_programs, "_AT_ONCE", at_once)
         problem = MF.problem(K=15, **numbers)
         default = dict(spec.default(problem, traits_of(device.info)))
         kept, launched = default | keeping(device), default | {"barrier": "launch", "rows_kept": 0}
