@@ -34,7 +34,8 @@ _DAMPING, _TURNS = 10.0, 10
 _SOLVERS = ("auto", "cholesky", "cg")
 #: Factors above which conjugate gradients are faster on processors (scripts/bench/bench_mf.py).
 _MANY = 16
-#: Mean of alpha times count up to which three steps come within 1 % of the loss of Cholesky, in as many sweeps.
+#: Mean of alpha times count up to which the loss after default sweeps was at most 2 % above that of Cholesky, on counts
+#: with structure and without; at 130 it was 9 %.
 _EVEN = 50.0
 
 
