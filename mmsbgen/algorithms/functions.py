@@ -143,7 +143,8 @@ def widest_paths(
 ) -> VertexValues:
     """Widest paths: the largest width of a path from ``source`` to each vertex, its least weight.
 
-    The arguments, and what is raised, are those of :func:`sssp`, but for lists of sources.
+    The arguments, and what is raised, are those of :func:`sssp`, but for lists of sources.  An infinite weight is no
+    limit.
 
     Returns:
         Widths, float64 ``[N]``: inf at the source, 0 where no path of positive weights leads.

@@ -26,6 +26,8 @@ Array = NDArray[Any]
 
 #: Smallest tolerance that float32 reaches, and the same over the largest degree.
 _SINGLE, _SINGLE_A_LINK = 1e-5, 1e-6
+#: Logarithm of a prior of 0: below what all messages to a vertex add up to, and finite.
+_IMPOSSIBLE = -1e30
 #: Arrays of messages in memory at once: two on the device, and those of the start while they are made.
 _COPIES = 4
 
@@ -66,7 +68,8 @@ def belief_propagation(
     """Marginals of ``p(x) ~ prod_v priors[v, x_v] prod_uv coupling[x_u, x_v]``, v the vertices and uv the links.
 
     Exact on trees.  On other graphs an approximation, which is good where loops are long or couplings weak; rounds may
-    then not converge, and more damping helps.  Weights of 0 are taken as tiny: that nothing is possible is not noticed.
+    then not converge, and more damping helps.  Couplings of 0 are taken as tiny, so that impossible
+    states may be found.
 
     Args:
         graph: Any undirected graph that :func:`mmsbgen.graph.as_arcs` takes; self-loops, weights and further links of a
@@ -129,7 +132,7 @@ def most_probable_states(
 
     The message from u to v is ``m(y) = max_x priors[u, x] coupling[x, y] prod_w m_wu(x)``, w the neighbours of u other
     than v.  States are then chosen from one vertex of each component on, each with that of the vertex that it was met
-    from.  Exact on trees, ties included.  Weights of 0 are taken as tiny.
+    from.  Exact on trees, ties included.  Couplings of 0 are taken as tiny.
 
     The arguments, and what is raised, are those of :func:`belief_propagation`.
     """
@@ -140,7 +143,7 @@ def most_probable_states(
         return ProbableStates(arcs.ids, np.zeros(0, np.int64), 0.0, True, 0, 0.0)
     settings, beliefs, received = _rounds(model, "max", damping, tolerance, max_rounds, device, database)
     change = float(settings[CHANGE])
-    states = _chosen(arcs, beliefs, received, _log(model.coupling, received.dtype))
+    states = _chosen(arcs, beliefs, received, _log(model.coupling, np.log(np.finfo(received.dtype).tiny)))
     once = arcs.sources < arcs.targets
     pairs = model.coupling[states[arcs.sources[once]], states[arcs.targets[once]]]
     with np.errstate(divide="ignore"):
@@ -193,8 +196,8 @@ def _rounds(
     state = state_of_messages(
         arcs,
         real,
-        _log(model.coupling, real) if product == "max" else model.coupling,
-        _log(model.priors, real),
+        _log(model.coupling, np.log(np.finfo(real).tiny)) if product == "max" else model.coupling,
+        _log(model.priors, _IMPOSSIBLE),
         np.zeros((arcs.n_arcs, states)),
         tolerance=tolerance,
         most_rounds=max_rounds,
@@ -206,10 +209,10 @@ def _rounds(
         return on.read("settings"), on.read("beliefs"), sent
 
 
-def _log(weights: Array, real: Any) -> Array:
-    """Logarithms of weights; 0 counts as the smallest number of the type."""
+def _log(weights: Array, least: float) -> Array:
+    """Logarithms of weights, at ``least`` for 0."""
     with np.errstate(divide="ignore"):
-        return np.maximum(np.log(weights), np.log(np.finfo(real).tiny))
+        return np.maximum(np.log(weights), least)
 
 
 def _chosen(arcs: Arcs, beliefs: Array, received: Array, log_coupling: Array) -> NDArray[np.int64]:

@@ -30,13 +30,22 @@ class BackendGraph:
 
     __networkx_backend__ = "mmsbgen"
 
-    def __init__(self, original: Any, arcs: Arcs) -> None:
-        self.original, self.arcs = original, arcs
+    def __init__(self, original: Any, arcs: Arcs, weight: str | None) -> None:
+        self.original, self.arcs, self._weight = original, arcs, weight
 
     @cached_property
     def plain(self) -> Arcs:
         """The arcs without their weights."""
         return self.arcs if self.arcs.weights is None else replace(self.arcs, weights=None)
+
+    def weighted(self, weight: str | None) -> Arcs:
+        """The arcs with the weights of an attribute; all 1 for None.
+
+        networkx hands over the conversion of an earlier call if it kept more, such as all attributes for ``k_core``.
+        """
+        if weight is None:
+            return replace(self.arcs, weights=np.ones(self.arcs.n_arcs))
+        return self.arcs if weight == self._weight else as_arcs(self.original, weights=weight)
 
     def is_directed(self) -> bool:
         """As networkx's."""
@@ -79,7 +88,7 @@ class Backend:
         weight, default = next(iter((edge_attrs or {}).items()), (None, 1))
         if weight is not None and default != 1:
             raise InputError(f"links without {weight!r} would have the weight {default!r}; only 1 can be")
-        return BackendGraph(graph, as_arcs(graph, weights=weight))
+        return BackendGraph(graph, as_arcs(graph, weights=weight), weight)
 
     @staticmethod
     def convert_to_nx(obj: Any, **others: Any) -> Any:
@@ -133,7 +142,7 @@ class Backend:
     ) -> dict[Any, float]:
         """Distances by node, in their order."""
         _check_node(G, source, "Node {} not found in graph")
-        return _near_first(algorithms.sssp(G.arcs, source), cutoff)
+        return _near_first(algorithms.sssp(G.weighted(weight), source), cutoff)
 
     @staticmethod
     @_handed_back
@@ -146,7 +155,9 @@ class Backend:
     ) -> Any:
         """Lengths from a source to all nodes, or to one."""
         _check_node(G, source, "Source {} is not in G")
-        found = _near_first(algorithms.bfs(G.plain, source) if weight is None else algorithms.sssp(G.arcs, source))
+        found = _near_first(
+            algorithms.bfs(G.plain, source) if weight is None else algorithms.sssp(G.weighted(weight), source)
+        )
         if target is None:
             return found
         if target not in G:
@@ -168,14 +179,14 @@ class Backend:
             raise ValueError("sources must not be empty")
         for source in sources:
             _check_node(G, source, "Node {} not found in graph")
-        return _near_first(algorithms.sssp(G.arcs, list(sources)), cutoff)
+        return _near_first(algorithms.sssp(G.weighted(weight), list(sources)), cutoff)
 
     @staticmethod
     @_handed_back
     def single_source_bellman_ford_path_length(G: Any, source: Any, weight: str = "weight") -> dict[Any, float]:  # noqa: N803
         """Distances by node, in their order."""
         _check_node(G, source, "Source {} not in G")
-        return _near_first(algorithms.sssp(G.arcs, source))
+        return _near_first(algorithms.sssp(G.weighted(weight), source))
 
     @staticmethod
     @_handed_back
@@ -303,8 +314,8 @@ class Backend:
         dangling: Mapping[Any, float] | None = None,
     ) -> dict[Any, float]:
         """Ranks by node."""
-        arcs = G.arcs
-        if arcs.weights is not None and np.all(arcs.weights == 1):
+        arcs = G.weighted(weight)
+        if np.all(arcs.weights == 1):
             arcs = G.plain
         if personalization is not None and not any(personalization.get(node, 0) for node in G):
             raise ZeroDivisionError

@@ -105,6 +105,20 @@ def test_a_hub_of_2000_neighbours_is_exact(pocl_device: Device) -> None:
     assert single.marginals[0] == pytest.approx(found.marginals[0], abs=1e-3)
 
 
+def test_what_is_impossible_stays_so_whatever_2000_neighbours_prefer(processor: Device) -> None:
+    """The leaves give state 1 a weight of 2^2000, which is more than the smallest number makes up for."""
+    priors, coupling, on = np.array([[1, 0], *[[1, 3]] * 2000]), np.array([[2, 1], [1, 2]]), processor.info.spec
+    best = most_probable_states(nx.star_graph(2000), priors, coupling, device=on)
+    assert best.states.tolist() == [0, *[1] * 2000]
+    assert best.log_weight == pytest.approx(2000 * np.log(3), rel=1e-12)
+    single, found = (
+        belief_propagation(nx.star_graph(2000), priors, coupling, tolerance=each, device=on) for each in (1e-2, 1e-6)
+    )
+    assert single.marginals[0].tolist() == found.marginals[0].tolist() == [1, 0]
+    assert found.marginals[1] == pytest.approx([0.4, 0.6], abs=1e-9)
+    assert found.log_partition == pytest.approx(2000 * np.log(5), rel=1e-9)
+
+
 def test_damping_and_the_verdict(pocl_device: Device) -> None:
     """Where all neighbours are to differ, rounds swing to and fro for ever, and damped ones come to rest."""
     clique, coupling = nx.complete_graph(7), np.array([[0.4, 1], [1, 0.4]])

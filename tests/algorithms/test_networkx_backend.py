@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -86,6 +87,18 @@ def test_a_core_of_some_k_keeps_attributes(pocl_device: Device) -> None:
     for k in (0, 2, 3, 9):
         assert nx.utils.graphs_equal(nx.k_core(graph, k, backend="mmsbgen"), nx.k_core(graph, k))
     assert Backend.can_run("k_core", (graph, 2, {0: 1}), {}) == "core numbers are given"
+
+
+def test_weights_are_those_of_the_call_whatever_was_converted_before(pocl_device: Device) -> None:
+    graph = nx.MultiGraph(nx.path_graph(["7", 7, "x"]))
+    nx.set_edge_attributes(graph, {("7", 7, 0): 200.0, (7, "x", 0): 0.5}, "weight")
+    simple, lengths = nx.Graph(graph), ("single_source_dijkstra", "multi_source_dijkstra", "single_source_bellman_ford")
+    nx.k_core(simple, 1, backend="mmsbgen")
+    for name in ("pagerank", *(f"{each}_path_length" for each in lengths)):
+        given = {"pagerank": (), "multi_source_dijkstra_path_length": (["x"],)}.get(name, ("x",))
+        for weight, of in itertools.product(("weight", None, "none"), (graph, simple)):
+            theirs, ours = (getattr(nx, name)(of, *given, weight=weight, **how) for how in ({}, {"backend": "mmsbgen"}))
+            assert ours == pytest.approx(theirs, abs=1e-9), (name, weight, of)
 
 
 def test_closeness_of_a_node(pocl_device: Device) -> None:

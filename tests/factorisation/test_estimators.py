@@ -360,6 +360,18 @@ def test_counts_of_zero_are_no_preference(pocl_device: Any) -> None:
         ALS(implicit=True, device=DEVICE).fit(([1], [1], [0.0]))
 
 
+@pytest.mark.slow
+def test_few_steps_are_taken_where_they_come_as_far(pocl_device: Any) -> None:
+    counts = generated_ratings(40, 30, 300, 3)
+
+    def factors(alpha: float, solver: str) -> bytes:
+        how = {"n_epochs": 1, "implicit": True, "alpha": alpha, "solver": solver}
+        return ALS(17, **how, device=DEVICE).fit(counts).user_factors.tobytes()
+
+    for alpha, solver, other in ((1.0, "cg", "cholesky"), (1000.0, "cholesky", "cg")):
+        assert factors(alpha, "auto") == factors(alpha, solver) != factors(alpha, other)
+
+
 def test_factors_that_are_not_finite_are_never_kept(small: Ratings, pocl_device: Any) -> None:
     """The error is of clipped predictions at a few ratings, so that it may be finite when factors are not."""
 

@@ -78,7 +78,9 @@ def bfs(graph: Path, source: tuple[str, ...], **given: Any) -> None:
         )
 
 
-@_algorithm("closeness", "Closeness: how near the others are, as networkx defines it; paths count arcs.")
+@_algorithm(
+    "closeness", "Closeness: how near a vertex is to the others, by arcs on paths from them; as networkx defines it."
+)
 def closeness(graph: Path, **given: Any) -> None:
     from mmsbgen import algorithms
 

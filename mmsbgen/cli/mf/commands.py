@@ -99,7 +99,8 @@ def mf() -> None:
         type=click.Choice(["auto", "cholesky", "cg"]),
         default="auto",
         show_default=True,
-        help="How least squares are solved; cg: a few steps of conjugate gradients, auto's choice above 16 factors.",
+        help="How least squares are solved; cg: a few steps of conjugate gradients, auto's choice above 16 factors "
+        "unless counts are large.",
     )
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)

@@ -187,9 +187,8 @@ def _item_blocks_default(problem: Problem, traits: Traits) -> Config:
         return found
     teams = traits.compute_units * _SURELY_RESIDENT // found["team"]
     kept = found | {"rows_kept": next((each for each in (1, 4) if each * teams >= ITEMS), 0)}
-    while _near_rows(kept, problem, traits) and kept["block_size"] > kept["team"]:
-        kept["block_size"] //= 2
-    return found if _near_rows(kept, problem, traits) else kept
+    # All blocks of a multiprocessor share what one may have.
+    return found if _near_rows(kept | {"block_size": _SURELY_RESIDENT}, problem, traits) else kept
 
 
 def _barrier(grid: bool) -> dict[str, Any]:

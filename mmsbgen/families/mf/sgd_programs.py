@@ -56,7 +56,7 @@ def by_steps(on: Launches) -> None:
 
 
 def by_item_blocks(on: Launches) -> None:
-    """The steps that are given; or a launch for each block of items, whose rows teams keep over its steps."""
+    """The steps that are given; or launches for each block of items, whose rows teams keep over steps of it."""
     kept, block = int(on.config["rows_kept"]), int(on.config["block_size"])
     if not kept:
         by_steps(on)
@@ -64,10 +64,11 @@ def by_item_blocks(on: Launches) -> None:
     ends = int(on.scalar("n_blocks")) + 1
     heads, steps = (on.read(name, ends).tolist() for name in ("first_heads", "first_steps"))
     for first, last, step, end in zip(heads[:-1], heads[1:], steps[:-1], steps[1:], strict=True):
-        given = {"first": first, "size": last - first, "first_step": step, "n_steps": end - step}
-        on.write("arrived", np.zeros(1, np.uint32))
         grid = blocks_of(on.config, -(-(last - first) // kept)) if on.traits.dialect == "cuda" else 1
-        on.launch_cooperative("kept", grid, block, **{name: np.uint32(value) for name, value in given.items()})
+        for begin in range(step, end, _AT_ONCE):
+            given = {"first": first, "size": last - first, "first_step": begin, "n_steps": min(_AT_ONCE, end - begin)}
+            on.write("arrived", np.zeros(1, np.uint32))
+            on.launch_cooperative("kept", grid, block, **{name: np.uint32(value) for name, value in given.items()})
 
 
 def _stepped(on: Launches, steps: NDArray[np.int64]) -> None:

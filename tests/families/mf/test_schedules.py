@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.backends import Device
 from mmsbgen.families import family
-from mmsbgen.families.mf import layout, reference, schedules
+from mmsbgen.families.mf import layout, reference, schedules, sgd_programs
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.layout import Cells, CellSteps
 from mmsbgen.families.mf.schedules import BARRIER, PROMISES, SCHEDULES, _degree_hybrid, automatic
@@ -144,7 +145,8 @@ def keeping(device: Device) -> dict[str, Any]:
 def check_that_kept_rows_have_the_bits_of_launches(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "BLOCK", 25)
     cells, spec = generated(100, 60, 800, 1), MF.kernel("sgd_blocks")
-    for numbers in ({"dtype": "float64"}, {"storage": "bfloat16"}):
+    for at_once, numbers in ((1 << 16, {"dtype": "float64"}), (5, {"storage": "bfloat16"})):
+        monkeypatch.setattr(sgd_programs, "_AT_ONCE", at_once)
         problem = MF.problem(K=15, **numbers)
         default = dict(spec.default(problem, traits_of(device.info)))
         kept, launched = default | keeping(device), default | {"barrier": "launch", "rows_kept": 0}
@@ -158,6 +160,24 @@ def check_that_kept_rows_have_the_bits_of_launches(device: Device, monkeypatch: 
 @pytest.mark.slow
 def test_kept_rows_have_the_bits_of_launches(opencl_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     check_that_kept_rows_have_the_bits_of_launches(opencl_device, monkeypatch)
+
+
+def test_rows_are_kept_by_default_only_if_all_blocks_are_resident() -> None:
+    """Multiprocessors hold 256 work-items whatever their registers, and the least have 64 KiB for rows."""
+    spec, kept = MF.kernel("sgd_blocks"), 0
+    for units, k in itertools.product((8, 40, 108, 132), (16, 128, 300, 600, 1000, 2000, 4096)):
+        problem, traits = MF.problem(K=k), Traits("cuda", "gpu", sub_group_size=32, compute_units=units)
+        config = spec.default(problem, traits)
+        assert spec.space.refusal(config, problem, traits) is None
+        if not config["rows_kept"]:
+            continue
+        kept += 1
+        block, teams = int(config["block_size"]), int(config["block_size"]) // int(config["team"])
+        blocks = -(-ITEMS // (teams * int(config["rows_kept"])))
+        together, row = -(-blocks // units), 4 * layout.padded_width(k)
+        assert together * block <= 256
+        assert together * (teams * int(config["rows_kept"]) * row + 1024) <= 64 * 1024, (units, k)
+    assert kept >= 8
 
 
 def test_kept_rows_have_the_bits_of_launches_on_cuda(cuda_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
