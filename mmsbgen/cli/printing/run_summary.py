@@ -50,7 +50,8 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
     click.echo(f"{plural(len(cover.members), 'community', 'communities')}, by a model of K = {found.memberships.k}.")
     if not cover.members and not found.verdict.refuted:
         click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
-    elif cover.members and (verbose or not found.verdict.refuted):  # without structure, a share of covered vertices reads like success
+    # Without structure, a share of covered vertices reads like success.
+    elif cover.members and (verbose or not found.verdict.refuted):
         click.echo(
             f"{cover.covered} of {cover.n_vertices} vertices are in a community ({cover.coverage:.1%}), each of them "
             f"in {cover.overlap:.2f} on average."
