@@ -243,18 +243,28 @@ def test_an_uncovered_vertex_goes_where_its_neighbours_explain_most():
 
 
 def test_a_small_component_without_a_community_is_one():
-    """Vertices 3 to 5 share no column; a pair, a vertex alone and the whole graph are no communities."""
+    """Vertices 3 to 5 share no column; a vertex alone and the whole graph are no communities."""
     pi = np.eye(4)[[0, 0, 0, 1, 2, 3, 0, 1, 1]]
     links = np.array([*TRIANGLES, (6, 7)])
     m = of(pi, beta=(0.9, 0.8, 0.7, 0.6), r=4, delta=1e-3)
     found, numbered = cover(m, links, "share")
-    assert [one.tolist() for one in found.members] == [[0, 1, 2], [3, 4, 5]]
-    assert numbered.columns.tolist() == [0, -1, 1, 2, 3]
-    assert numbered.beta.tolist() == [0.9, 1.0, 0.8, 0.7, 0.6]
+    assert [one.tolist() for one in found.members] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert numbered.columns.tolist() == [0, -1, -1, 1, 2, 3]
+    assert numbered.beta.tolist() == [0.9, 1.0, 1.0, 0.8, 0.7, 0.6]
     assert numbered.k == 4
     assert np.allclose(numbered.link_probabilities(links), m.link_probabilities(links), rtol=1e-12)
     whole, _ = cover(of(np.eye(4), beta=(0.9,) * 4, r=4), np.array([(0, 1), (1, 2), (2, 3)]), "share")
     assert whole.members == ()
+
+
+def test_a_community_lies_in_one_component():
+    """Column 0 holds a triangle, a path of three and a pair, column 1 a vertex of each of two pairs."""
+    pi = np.eye(2)[[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0]]
+    links = np.array([(0, 1), (0, 2), (1, 2), (3, 4), (4, 5), (6, 7), (8, 9), (10, 11)])
+    found, numbered = cover(of(pi, beta=(0.9, 0.8), r=2, delta=1e-3), links, "share")
+    assert [one.tolist() for one in found.members] == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9], [10, 11]]
+    assert numbered.columns.tolist() == [0, -1, -1, -1, -1, 1]
+    assert numbered.beta.tolist() == pytest.approx([0.9, 2 / 3, 1, 1, 1, 0.8])
 
 
 def test_a_background_keeps_only_vertices_without_another_community():

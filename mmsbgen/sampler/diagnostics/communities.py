@@ -22,7 +22,7 @@ from mmsbgen.sampler.diagnostics.explained_links import (
 )
 from mmsbgen.sampler.diagnostics.member_odds import member_chances
 from mmsbgen.sampler.diagnostics.memberships import Memberships
-from mmsbgen.sampler.diagnostics.uncovered import attached, small_components
+from mmsbgen.sampler.diagnostics.uncovered import attached, in_one_component, small_components
 
 #: Threshold on the share of a vertex's links over the threshold on its row: single links are more often chance.
 _OF_LINKS = 1.2
@@ -262,8 +262,9 @@ def cover(
     """Apply a named rule; returns the communities, and ``m`` with community c in column c.
 
     Empty, too small and duplicate communities are dropped.  Nobody is in a background who is in another community.
-    The rules ``evidence`` and ``share`` also give a community to every vertex with a path to one
-    (:func:`mmsbgen.sampler.diagnostics.uncovered.attached`), and make communities of small components without one.
+    The rules ``evidence`` and ``share`` keep of a community what lies in one component of the graph, give a community
+    to every vertex with a path to one (:func:`mmsbgen.sampler.diagnostics.uncovered.attached`), and make communities of
+    small components without one.
 
     Args:
         m: the memberships; the rule uses the :func:`entries_needed` largest entries.
@@ -283,6 +284,9 @@ def cover(
     vertices, communities = _without_needless(vertices, communities, weak, n, min_size)
     components: list[Ints] = []
     if RULES[rule].covers:
+        vertices, communities = in_one_component(n, links, vertices, communities)
+        kept_by_size = np.bincount(communities, minlength=m.width)[communities] >= min_size
+        vertices, communities = vertices[kept_by_size], communities[kept_by_size]
         more = attached(m, read, links, vertices, communities)
         vertices, communities = (np.concatenate(both) for both in zip((vertices, communities), more, strict=True))
         components = small_components(n, links, vertices)
@@ -319,8 +323,12 @@ def _numbered(m: Memberships, own: Ints, members: tuple[Ints, ...], links: Array
     """``m`` with the columns ``own`` ``[C]`` first; -1 is a new one, whose strength is the share of linked pairs."""
     others = np.setdiff1d(np.arange(m.width), own)
     strengths = np.zeros(own.size + others.size)
-    for community in np.flatnonzero(own < 0).tolist():
-        size = len(members[community])
-        inside = np.count_nonzero(np.isin(links[:, 0], members[community]))  # both ends are in one component
-        strengths[community] = 2.0 * inside / (size * (size - 1))
+    if (new := np.flatnonzero(own < 0)).size:
+        sizes = np.array([len(members[community]) for community in new.tolist()])
+        place = np.full(len(m.indices), -1)
+        place[np.concatenate([members[community] for community in new.tolist()])] = np.repeat(
+            np.arange(new.size), sizes
+        )
+        at = place[links[:, 0]]  # both ends are in one component
+        strengths[new] = 2.0 * np.bincount(at[at >= 0], minlength=new.size) / (sizes * (sizes - 1))
     return m.renumbered(np.concatenate([own, others]), strengths)

@@ -8,8 +8,8 @@ from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource, explained_at
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 
-#: Fewest vertices of a connected component that is a community.
-_SMALLEST = 3
+#: Fewest vertices of a connected component that is a community by itself.
+_SMALLEST = 2
 
 
 def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
@@ -60,8 +60,25 @@ def _best(m: Memberships, rows: RowSource, border: Ints, vertices: Ints, communi
     return outer[first], community[first]
 
 
+def in_one_component(n_vertices: int, links: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
+    """The memberships ``[S]`` without those of vertices that no path joins to most of the community's members.
+
+    With fewer communities than components, the model puts components together that have nothing in common.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    matrix = coo_array((np.ones(len(links), np.int8), tuple(links.T)), (n_vertices, n_vertices))
+    number, labels = connected_components(matrix, directed=False)
+    parts, index, sizes = np.unique(communities * number + labels[vertices], return_inverse=True, return_counts=True)
+    order = np.lexsort((-sizes, parts // number))
+    largest = np.zeros(parts.size, bool)
+    largest[order[np.unique(parts[order] // number, return_index=True)[1]]] = True
+    return vertices[largest[index]], communities[largest[index]]
+
+
 def small_components(n_vertices: int, links: Ints, covered: Ints) -> list[Ints]:
-    """The connected components of 3 to N/2 vertices without a vertex of ``covered``, as sorted vertex numbers."""
+    """The connected components of 2 to N/2 vertices without a vertex of ``covered``, as sorted vertex numbers."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
