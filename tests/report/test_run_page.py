@@ -73,7 +73,7 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     cells = page.texts("td")
     graph = nx.Graph(found.graph.ids[found.graph.links].tolist())
     cores, ranks = nx.core_number(graph), nx.pagerank(graph)
-    for label, members in enumerate(found.communities):
+    for label, members in enumerate(found.communities[:50]):  # those that the page lists
         at = cells.index("0") + 6 * label
         assert cells[at + 1 : at + 3] == [f"{len(members):,}", f"{found.memberships.beta[label]:.3g}"]
         linked, core, names = cells[at + 3 : at + 6]
@@ -183,12 +183,12 @@ def test_the_drawing_of_communities_has_their_sizes_and_the_links_between(
     axes = picture.figure.axes[0]
     (discs,) = [c for c in axes.collections if isinstance(c, PatchCollection)]
     areas = [np.ptp(path.vertices[:, 0]) ** 2 for path in discs.get_paths()]
-    sizes = np.array(found.record["communities"]["sizes"], float)
+    sizes = np.array(found.record["communities"]["sizes"], float)[:50]  # those that are drawn
     np.testing.assert_allclose(areas / areas[0], np.maximum(sizes / sizes[0], (0.16 / 0.85) ** 2), rtol=0.02)
     (lines,) = [c for c in axes.collections if isinstance(c, LineCollection)]
     assert len(lines.get_segments()) > 0
     assert "lines are links between the two" in picture.caption
-    assert [text.get_text() for text in axes.texts] == [str(label) for label in range(len(found.communities))]
+    assert [text.get_text() for text in axes.texts] == [str(label) for label in range(50)]
 
 
 def test_a_small_graph_is_drawn_whole_and_a_run_without_held_out_pairs_says_so(small_run: Run, tmp_path: Path) -> None:

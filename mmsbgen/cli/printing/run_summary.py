@@ -47,7 +47,10 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
         _details(found)
     cover, record, test = found.cover, found.record, found.record["held_out"]["test"]
     click.echo(found.verdict.sentence)
-    click.echo(f"{plural(len(cover.members), 'community', 'communities')}, by a model of K = {found.memberships.k}.")
+    components = int((found.memberships.columns[: len(cover.members)] < 0).sum())
+    more = f", and {plural(components, 'small component')} of the graph" if components else ""
+    by_model = plural(len(cover.members) - components, "community", "communities")
+    click.echo(f"{by_model}, by a model of K = {found.memberships.k}{more}.")
     if not cover.members and not found.verdict.refuted:
         click.echo("No vertex has a large enough share: try more iterations, or a lower --threshold.")
     # Without structure, a share of covered vertices reads like success.
