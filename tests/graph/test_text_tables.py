@@ -91,7 +91,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ("open-later.csv", 'source,target\na,b\nx"y,"b\nc,d\n', "'x\"y,\"b' has a quote that is not closed"),
     ("open-over-much.csv", 'source,target\nx"y,"b\n' + "c,d\n" * 40_000, "'x\"y,\"b' has a quote that is not closed"),
     ("hashtags.csv", "source,target\nb,c\n#a,b\n", "may be a link"),
-    ("attributes.txt", "1 2 {'w': 3, 'x': 4}\n2 3 {'w': 1, 'x': 4}\n", "may be a weight"),
+    ("attributes.txt", "1 2 {'w': 3, 'x': 4}\n2 3 {'w': 1, 'x': 4}\n", "ends in a dictionary"),
     ("no-tab.txt", "a\tb\nAnn Lee\t\n", "has no tab between two ids"),
     ("missing.csv", "source,target\nann,\n", "lacks an id"),
 ]
