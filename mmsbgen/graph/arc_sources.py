@@ -27,7 +27,12 @@ _SAMPLE = 1 << 16
 
 
 def as_arcs(
-    source: Any, *, directed: bool = False, weights: str | None = None, columns: Sequence[Any] | None = None
+    source: Any,
+    *,
+    directed: bool = False,
+    weights: str | None = None,
+    columns: Sequence[Any] | None = None,
+    format: str = "auto",
 ) -> Arcs:
     """Return ``source`` as :class:`~mmsbgen.graph.arcs.Arcs`.
 
@@ -49,9 +54,11 @@ def as_arcs(
         columns: Of a file that is a table, the columns of the two ends and, as a third, of the weights: names, or
             numbers from 1 on.  By default the first two columns, or two with a usual pair of names; and the column
             ``weight``, or the only other one.
+        format: Of a file of links without directions and weights, as for :func:`mmsbgen.graph.as_graph`.
 
     Raises:
-        InputError: For any other source, and for a matrix that is not symmetric.
+        InputError: For any other source, for a matrix that is not symmetric, and for a ``format`` with directions or
+            weights.
     """
     if isinstance(source, Arcs):
         return source
@@ -61,9 +68,11 @@ def as_arcs(
     if "scipy" in modules and hasattr(source, "tocoo"):
         return _from_scipy(source, directed, weights is not None, "scipy matrix", 0)
     if isinstance(source, str | os.PathLike):
-        if directed or weights is not None:
-            return _from_file(Path(source), directed, weights is not None, columns)
-        return _from_graph(as_graph(source, columns=columns, weights="ignore"))
+        if not directed and weights is None:
+            return _from_graph(as_graph(source, columns=columns, weights="ignore", format=format))
+        if format != "auto":
+            raise InputError("--format goes with links alone, without --directed and weights: leave it out")
+        return _from_file(Path(source), directed, weights is not None, columns)
     if directed:
         if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping | Graph):
             rows = source.tolist() if isinstance(source, np.ndarray) else list(source)

@@ -282,16 +282,11 @@ def _named(given: dict[str, Any]) -> str | None:
 @contextmanager
 def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Iterator[tuple[Arcs, dict[str, Any], Any]]:
     """Read the graph; yields it, the options of devices, and what writes the result and sums it up."""
-    from mmsbgen.graph import as_arcs, as_graph
+    from mmsbgen.graph import as_arcs
 
     keep_inputs(given["out"], file, given.get("seeds"))
-    reading, source = reading_of(given), readable_path(file)
-    if reading.format != "auto":
-        if given["directed"] or weights is not None:
-            raise InputError("--format goes with links alone, without --directed and weights: leave it out")
-        arcs = as_arcs(as_graph(source, columns=reading.columns, weights="ignore", format=reading.format))
-    else:
-        arcs = as_arcs(source, directed=given["directed"], weights=weights, columns=reading.columns)
+    reading, how = reading_of(given), {"directed": given["directed"], "weights": weights}
+    arcs = as_arcs(readable_path(file), columns=reading.columns, format=reading.format, **how)
     begin = time.perf_counter()
 
     def done(found: VertexValues | str, summary: str, text: Callable[[Any], str] = str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -231,12 +231,7 @@ class SharedText(WholeText):
 
     def _merged(self, own: Ints) -> Ints:
         """The distinct integers of all ranks, ascending; ``own`` are those of this rank."""
-        sizes = self.told(own.size)
-        if self.rank:
-            self._world.send(own, 0)
-        for at, size in enumerate(sizes[1:] if self.rank == 0 else [], 1):
-            part = np.empty(size, np.int64)
-            self._world.receive(part, at)
+        for part in self._of_others(own):
             own = number_integers(np.concatenate([own, part]))[0]
         return self._shared(own).view(np.int64)
 
@@ -244,17 +239,23 @@ class SharedText(WholeText):
         """As :meth:`mmsbgen.graph.ids.WholeText.number_words`."""
         known = set(words)
         text = np.frombuffer(b"\n".join(known), np.uint8)
-        sizes = self.told(text.size)
-        if self.rank:
-            self._world.send(text, 0)
-        for at, size in enumerate(sizes[1:] if self.rank == 0 else [], 1):
-            part = np.empty(size, np.uint8)
-            self._world.receive(part, at)
-            known.update(part.tobytes().split(b"\n") if size else [])
+        for part in self._of_others(text):
+            known.update(part.tobytes().split(b"\n") if part.size else [])
         if self.rank == 0:
             text = np.frombuffer(b"\n".join(sorted(known)), np.uint8)
         distinct = self._shared(text).tobytes().split(b"\n")
         return distinct, indices(distinct, words)
+
+    def _of_others(self, own: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+        """The arrays of the other ranks at rank 0, one after another, of the type of ``own``; none elsewhere."""
+        sizes = self.told(own.size)
+        if self.rank:
+            self._world.send(own, 0)
+            return
+        for at, size in enumerate(sizes[1:], 1):
+            part = np.empty(size, own.dtype)
+            self._world.receive(part, at)
+            yield part
 
     def _shared(self, array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         """The bytes of the ``array`` of rank 0."""

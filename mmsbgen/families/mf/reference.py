@@ -204,6 +204,22 @@ def add_witness(start: Factors, users: Array, items: Array, ratings: Array, *, b
     return replace(x)
 
 
+def _systems(
+    rows: Array, offsets: Array, others: Array, ratings: Array, q: Array, reg: float, implicit: bool, weighted: bool
+) -> Iterator[tuple[int, Array, Array, Array, float]]:
+    """Of each row with ratings, in :func:`solved_rows`: its place, and what its matrix and right side are made of.
+
+    These are the factors ``[d, K]`` of its ratings, their weights and right sides ``[d]``, and the penalty.
+    """
+    for place, row in enumerate(rows.tolist()):
+        at = slice(int(offsets[row]), int(offsets[row + 1]))
+        count = at.stop - at.start
+        if count:
+            r = ratings[at]
+            weight, right = (r, 1 + r) if implicit else (np.ones(count), r)
+            yield place, q[others[at]], weight, right, reg * (count if weighted else 1)
+
+
 def solved_rows(
     rows: Array, offsets: Array, others: Array, ratings: Array, q: Array, reg: float, *, implicit: bool, weighted: bool
 ) -> tuple[Array, Array]:
@@ -219,14 +235,7 @@ def solved_rows(
     k = q.shape[1]
     found, condition = np.zeros((rows.size, k)), np.ones(rows.size)
     base = q.T @ q if implicit else np.zeros((k, k))
-    for place, row in enumerate(rows.tolist()):
-        at = slice(int(offsets[row]), int(offsets[row + 1]))
-        count = at.stop - at.start
-        if not count:
-            continue
-        own, r = q[others[at]], ratings[at]
-        weight, right = (r, 1 + r) if implicit else (np.ones(count), r)
-        penalty = reg * (count if weighted else 1)
+    for place, own, weight, right, penalty in _systems(rows, offsets, others, ratings, q, reg, implicit, weighted):
         matrix = base + (own * weight[:, None]).T @ own + np.eye(k) * penalty
         found[place] = np.linalg.solve(matrix, own.T @ right)
         condition[place] = np.linalg.norm(matrix) / penalty  # no eigenvalue is below the penalty
@@ -262,14 +271,8 @@ def stepped_rows(
     k = q.shape[1]
     found, off, unit = np.zeros((rows.size, k)), np.zeros(rows.size), eps / 2
     base, sizes = (each.T @ each if implicit else np.zeros((k, k)) for each in (q, np.abs(q)))
-    for place, row in enumerate(rows.tolist()):
-        at = slice(int(offsets[row]), int(offsets[row + 1]))
-        count = at.stop - at.start
-        if not count:
-            continue
-        own, r = q[others[at]], ratings[at]
-        weight, right = (r, 1 + r) if implicit else (np.ones(count), r)
-        penalty = reg * (count if weighted else 1)
+    for place, own, weight, right, penalty in _systems(rows, offsets, others, ratings, q, reg, implicit, weighted):
+        count, row = len(own), rows[place]
         matrix = base + (own * weight[:, None]).T @ own + np.eye(k) * penalty
         sums = sizes + (np.abs(own) * weight[:, None]).T @ np.abs(own) + np.eye(k) * penalty
         values, terms = np.linalg.eigvalsh(matrix), unit * (count + len(q) * implicit + k + 8)

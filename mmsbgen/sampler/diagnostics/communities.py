@@ -22,7 +22,7 @@ from mmsbgen.sampler.diagnostics.explained_links import (
 )
 from mmsbgen.sampler.diagnostics.member_odds import member_chances
 from mmsbgen.sampler.diagnostics.memberships import Memberships
-from mmsbgen.sampler.diagnostics.uncovered import attached, in_one_component, small_components
+from mmsbgen.sampler.diagnostics.uncovered import attached, components_of, in_one_component, small_components
 
 #: Threshold on the share of a vertex's links over the threshold on its row: single links are more often chance.
 _OF_LINKS = 1.2
@@ -284,12 +284,11 @@ def cover(
     vertices, communities = _without_needless(vertices, communities, weak, n, min_size)
     components: list[Ints] = []
     if RULES[rule].covers:
-        vertices, communities = in_one_component(n, links, vertices, communities)
-        kept_by_size = np.bincount(communities, minlength=m.width)[communities] >= min_size
-        vertices, communities = vertices[kept_by_size], communities[kept_by_size]
+        labels = components_of(n, links)
+        vertices, communities = _large_enough(*in_one_component(labels, vertices, communities), min_size)
         more = attached(m, read, links, vertices, communities)
         vertices, communities = (np.concatenate(both) for both in zip((vertices, communities), more, strict=True))
-        components = small_components(n, links, vertices)
+        components = small_components(labels, vertices)
     in_order, vertices = np.divmod(np.sort(communities * n + vertices), n)
     columns, starts = np.unique(in_order, return_index=True)
     sets = [*np.split(vertices, starts[1:])[: columns.size], *components]
@@ -314,8 +313,12 @@ def _without_needless(vertices: Ints, communities: Ints, weak: Array, n: int, mi
     elsewhere = np.zeros(n, bool)
     elsewhere[vertices[~weak[communities]]] = True
     kept = ~(weak[communities] & elsewhere[vertices])
-    vertices, communities = vertices[kept], communities[kept]
-    kept = np.bincount(communities, minlength=weak.size)[communities] >= min_size
+    return _large_enough(vertices[kept], communities[kept], min_size)
+
+
+def _large_enough(vertices: Ints, communities: Ints, min_size: int) -> tuple[Ints, Ints]:
+    """The memberships in communities of at least ``min_size`` members."""
+    kept = np.bincount(communities)[communities] >= min_size
     return vertices[kept], communities[kept]
 
 

@@ -60,16 +60,23 @@ def _best(m: Memberships, rows: RowSource, border: Ints, vertices: Ints, communi
     return outer[first], community[first]
 
 
-def in_one_component(n_vertices: int, links: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
-    """The memberships ``[S]`` without those of vertices that no path joins to most of the community's members.
-
-    With fewer communities than components, the model puts components together that have nothing in common.
-    """
+def components_of(n_vertices: int, links: Ints) -> Ints:
+    """The number of each vertex's connected component, ``[N]``."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     matrix = coo_array((np.ones(len(links), np.int8), tuple(links.T)), (n_vertices, n_vertices))
-    number, labels = connected_components(matrix, directed=False)
+    labels: Ints = connected_components(matrix, directed=False)[1].astype(np.int64)
+    return labels
+
+
+def in_one_component(labels: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
+    """The memberships ``[S]`` without those of vertices that no path joins to most of the community's members.
+
+    With fewer communities than components, the model puts components together that have nothing in common.  ``labels``
+    are those of :func:`components_of`.
+    """
+    number = int(labels.max(initial=0)) + 1
     parts, index, sizes = np.unique(communities * number + labels[vertices], return_inverse=True, return_counts=True)
     order = np.lexsort((-sizes, parts // number))
     largest = np.zeros(parts.size, bool)
@@ -77,18 +84,13 @@ def in_one_component(n_vertices: int, links: Ints, vertices: Ints, communities: 
     return vertices[largest[index]], communities[largest[index]]
 
 
-def small_components(n_vertices: int, links: Ints, covered: Ints) -> list[Ints]:
+def small_components(labels: Ints, covered: Ints) -> list[Ints]:
     """The connected components of 2 to N/2 vertices without a vertex of ``covered``, as sorted vertex numbers."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    inside = np.ones(n_vertices, bool)
-    inside[covered] = False
-    own = links[inside[links[:, 0]] & inside[links[:, 1]]]
-    vertices, index = np.unique(own, return_inverse=True)
-    ends = index.reshape(own.shape).T
-    matrix = coo_array((np.ones(len(own), np.int8), (ends[0], ends[1])), (vertices.size, vertices.size))
-    _, labels = connected_components(matrix, directed=False)
-    order = np.argsort(labels, kind="stable")
-    parts = np.split(vertices[order], np.flatnonzero(np.diff(labels[order])) + 1)
-    return [part for part in parts if _SMALLEST <= part.size <= n_vertices / 2]
+    sizes = np.bincount(labels)
+    wanted = (sizes >= _SMALLEST) & (sizes <= labels.size / 2)
+    wanted[labels[covered]] = False
+    vertices = np.flatnonzero(wanted[labels])
+    if not vertices.size:
+        return []
+    order = np.argsort(labels[vertices], kind="stable")
+    return np.split(vertices[order], np.cumsum(sizes[wanted])[:-1])
