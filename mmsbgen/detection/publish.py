@@ -53,7 +53,9 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     entries = min(max(needed, request.top), sampler.shape.k)
     wide = results.memberships(sampler, entries, partial(request.on_making, "memberships"))
     making = partial(request.on_making, f"communities by the rule {request.rule}")
-    found, numbered = cover(wide, parts.graph.links, request.rule, threshold, rows=row_source(sampler), tell=making)
+    found, numbered = cover(
+        wide, parts.graph.links, request.rule, threshold, 2, row_source(sampler), making, parts.training_adjacency
+    )
     own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
     memberships = replace(own, others=finished.others)
     with ThreadPoolExecutor(1) as beside:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.sampler.diagnostics import communities, memberships
+from mmsbgen.graph.graph import Adjacency
+from mmsbgen.sampler.diagnostics import communities, memberships, uncovered
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnostics.memberships import (
     Memberships,
@@ -293,3 +294,18 @@ def test_degrees_in_parts_take_less_memory_than_the_links(monkeypatch):
         communities._degrees(links[:5000] // 1000, 200), np.bincount(links[:5000].ravel() // 1000)
     )
     assert peak < links.nbytes
+
+
+def test_components_with_an_adjacency_of_some_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without it, whatever links it has, on random graphs, and where the search ends early."""
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(uncovered, "_PART", 8)
+    for levels in [1, 2, 64] * 60:
+        monkeypatch.setattr(uncovered, "_LEVELS", levels)
+        n = int(rng.integers(2, 40))
+        links = np.unique(np.sort(rng.integers(0, n, (int(rng.integers(0, 50)), 2)), axis=1), axis=0)
+        links = links[links[:, 0] < links[:, 1]]
+        adjacency = Adjacency.from_pairs(links[rng.random(len(links)) < rng.random()], n)
+        searched = uncovered.components_of(n, links, adjacency)
+        _, numbered = np.unique(searched, return_inverse=True)
+        np.testing.assert_array_equal(numbered, uncovered.components_of(n, links))

@@ -11,6 +11,7 @@ import numpy as np
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.base.processes import side_by_side
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
@@ -258,6 +259,7 @@ def cover(
     min_size: int = 2,
     rows: RowSource | None = None,
     tell: Tell = lambda share: None,
+    adjacency: Adjacency | None = None,
 ) -> tuple[Cover, Memberships]:
     """Apply a named rule; returns the communities, and ``m`` with community c in column c.
 
@@ -274,6 +276,7 @@ def cover(
         min_size: smallest size of a community.
         rows: source of whole rows for ``evidence``, ``share`` and ``link``, by default the entries of ``m``.
         tell: called by ``evidence``, ``share`` and ``link`` with the share of the links that is done.
+        adjacency: adjacency of most of the links, if there is one: components are then found faster.
 
     Raises the errors of :func:`checked_threshold`.
     """
@@ -284,7 +287,7 @@ def cover(
     vertices, communities = _without_needless(vertices, communities, weak, n, min_size)
     components: list[Ints] = []
     if RULES[rule].covers:
-        labels = components_of(n, links)
+        labels = components_of(n, links, adjacency)
         vertices, communities = _large_enough(*in_one_component(labels, vertices, communities), min_size)
         more = attached(m, read, links, vertices, communities)
         vertices, communities = (np.concatenate(both) for both in zip((vertices, communities), more, strict=True))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource, explained_at
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 
+Bools = NDArray[np.bool_]
+
 #: Fewest vertices of a connected component that is a community by itself.
 _SMALLEST = 2
+#: Most levels of the search for the largest component, and neighbours that are looked at together.
+_LEVELS, _PART = 64, 1 << 22
 
 
 def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
@@ -60,14 +66,44 @@ def _best(m: Memberships, rows: RowSource, border: Ints, vertices: Ints, communi
     return outer[first], community[first]
 
 
-def components_of(n_vertices: int, links: Ints) -> Ints:
-    """The number of each vertex's connected component, ``[N]``."""
+def components_of(n_vertices: int, links: Ints, adjacency: Adjacency | None = None) -> Ints:
+    """The number of each vertex's connected component, ``[N]``, ascending by the components' first vertices.
+
+    ``adjacency`` of some of the ``links`` ``[E, 2]`` saves time: a breadth-first search over it finds most of the
+    largest component.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    matrix = coo_array((np.ones(len(links), np.int8), tuple(links.T)), (n_vertices, n_vertices))
+    reached, left = np.zeros(n_vertices, bool), links
+    if adjacency is not None and adjacency.neighbours.size:
+        reached = _reached(adjacency)
+    first = int(reached.argmax())
+    if reached[first]:
+        left = links[:0] if reached.all() else links[~(reached[links[:, 0]] & reached[links[:, 1]])]
+        left = np.where(reached[left], first, left)
+    matrix = coo_array((np.ones(len(left), np.int8), tuple(left.T)), (n_vertices, n_vertices))
     labels: Ints = connected_components(matrix, directed=False)[1].astype(np.int64)
+    labels[reached] = labels[first]
     return labels
+
+
+def _reached(adjacency: Adjacency) -> Bools:
+    """The vertices that at most ``_LEVELS`` steps lead to from the most linked one, ``[N]``."""
+    offsets, found = adjacency.offsets, np.array([adjacency.degrees.argmax()])
+    reached = np.zeros(adjacency.n_vertices, bool)
+    reached[found] = True
+    for _ in range(_LEVELS):
+        before = reached.copy()
+        counts = adjacency.degrees[found]
+        ends = np.cumsum(counts)
+        for part in np.split(np.arange(found.size), np.searchsorted(ends, np.arange(_PART, ends[-1], _PART))):
+            shift = offsets[found[part]] - (np.cumsum(counts[part]) - counts[part])
+            reached[adjacency.neighbours[np.repeat(shift, counts[part]) + np.arange(counts[part].sum())]] = True
+        found = np.flatnonzero(reached & ~before)
+        if not found.size:
+            break
+    return reached
 
 
 def in_one_component(labels: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:

@@ -107,11 +107,11 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    lanes = team_lanes(config, traits)
-    teams, size = int(config["block_size"]) // lanes, element_size(problem)
+    lanes, entries, size = team_lanes(config, traits), entries_of(problem), element_size(problem)
     table = int(config["slots"]) * (6 + size) if config["table"] == "hash" else 0
-    rows = entries_of(problem) * (4 + 3 * size) if lanes > 1 else 0
-    return teams * (table + rows + 4)
+    rows = entries * (4 + 3 * size) + 2 * size if lanes > 1 else 0
+    # Each team's memory begins at a multiple of 16 bytes; numbers of 8 bytes are aligned in it.
+    return int(config["block_size"]) // lanes * (table + rows + 20) if table or rows else 0
 
 
 def _tables(problem: Problem) -> int:
