@@ -53,6 +53,43 @@ def new_identity() -> bytes:
         raise LaunchError(f"NCCL cannot start: {error}") from error
 
 
+class _UrgentQueue:
+    """A queue whose kernels start before blocks of other queues that wait for room on the GPU.
+
+    Without it the rows of one piece would go out only when all blocks of the next piece have started.  PyCUDA has no
+    priorities.
+    """
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver  # NCCL's binding needs this package too
+
+        self._driver = driver
+        _, greatest = self._called(driver.cuCtxGetStreamPriorityRange())
+        (self.handle,) = self._called(driver.cuStreamCreateWithPriority(0, greatest))
+        (self._begin,), (self._end,) = (self._called(driver.cuEventCreate(2)) for _ in range(2))  # without times
+
+    def _called(self, result: tuple[Any, ...]) -> tuple[Any, ...]:
+        code, *values = result
+        if code != self._driver.CUresult.CUDA_SUCCESS:
+            raise LaunchError(f"NCCL's queue: {code.name}")
+        return tuple(values)
+
+    def wait_for(self, stream: int) -> None:
+        """Let what is queued here later wait for what is on ``stream``, a handle, now."""
+        self._called(self._driver.cuEventRecord(self._begin, stream))
+        self._called(self._driver.cuStreamWaitEvent(self.handle, self._begin, 0))
+
+    def hold(self, stream: int) -> None:
+        """Let what is put on ``stream`` later wait for what is queued here now."""
+        self._called(self._driver.cuEventRecord(self._end, self.handle))
+        self._called(self._driver.cuStreamWaitEvent(stream, self._end, 0))
+
+    def ended(self) -> bool:
+        """Whether what was queued here at the last :meth:`hold` has ended."""
+        (code,) = self._driver.cuEventQuery(self._end)
+        return bool(code != self._driver.CUresult.CUDA_ERROR_NOT_READY and self._called((code,)) == ())
+
+
 class NcclExchange:
     """By NCCL, on a queue of its own beside that of the GPU's launches.
 
@@ -75,8 +112,8 @@ class NcclExchange:
                 self._comm = self._nccl.comm_init_rank(world.size, made, world.rank)
             finally:
                 timer.cancel()
-            self._queue = device.driver.Stream()
-            self._stream = int(self._queue.handle)
+            self._queue = _UrgentQueue()
+            self._stream, self._launches = int(self._queue.handle), int(device.stream.handle)
 
     @contextmanager
     def _calling(self, what: str, after: bool = False) -> Iterator[None]:
@@ -84,7 +121,7 @@ class NcclExchange:
         with self._device.active(LaunchError, f"NCCL cannot {what} on {self._device.info.spec}"):
             try:
                 if after:
-                    self._queue.wait_for_event(self._device.record())
+                    self._queue.wait_for(self._launches)
                 yield
             except self._nccl.NCCLError as error:
                 raise LaunchError(f"NCCL cannot {what} on {self._device.info.spec}: {error}") from error
@@ -97,7 +134,7 @@ class NcclExchange:
                 place = address_of(buffer)
                 self._nccl.broadcast(place, place, buffer.nbytes, _BYTES, 0, self._comm, self._stream)
             self._nccl.group_end()
-            self._join()
+            self._queue.hold(self._launches)
 
     def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
         """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.gather`."""
@@ -120,27 +157,21 @@ class NcclExchange:
         with self._calling("add", after=True):
             self._nccl.reduce(place, place, buffer.size, _U64, _SUM, 0, self._comm, self._stream)
 
-    def _join(self) -> Any:
-        """Let later launches wait for what was exchanged; returns the event of its end."""
-        event = self._device.driver.Event()
-        event.record(self._queue)
-        self._device.stream.wait_for_event(event)
-        return event
-
     def settle(self) -> None:
         """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.settle`."""
         with self._calling("exchange"):
             # A wait for the queue itself could not be left when a rank is lost.
             self._world.until(self._device.record().query, own=True)
-            self._world.until(self._join().query)
+            self._queue.hold(self._launches)
+            self._world.until(self._queue.ended)
 
     def abandon(self) -> None:
         """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.abandon`."""
         # NCCL may wait for the ranks that are no more; its kernels end before that.
         threading.Thread(target=self._nccl.comm_abort, args=(self._comm,), daemon=True).start()
         with self._calling("abort"):
-            ended = self._join()
-            while not ended.query():
+            self._queue.hold(self._launches)
+            while not self._queue.ended():
                 time.sleep(1e-3)
 
     def close(self) -> None:
