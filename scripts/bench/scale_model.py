@@ -59,12 +59,6 @@ def fitted(runs: dict[int, dict[str, Any]]) -> Model:
     return Model(one["sweep_s"], one["vertices"], one["entries"], max(0.0, two["sweep_s"] - plain.sweep(2, NVLINK)))
 
 
-def of_size(model: Model, run: dict[str, Any], vertices: int, links: int) -> Model:
-    """The model of a graph of another size with rows like these: the kernel's work grows with the rows it reads."""
-    work = (3 * vertices + 2 * links) / (3 * run["vertices"] + 2 * run["links"])
-    return Model(model.kernel_s * work, vertices, model.entries, model.constant_s)
-
-
 def row(name: str, model: Model, ranks: int, rate: float) -> list[str]:
     seconds = model.sweep(ranks, rate)
     return [name, str(ranks), f"{rate / 1e9:g}", f"{seconds * 1e3:.1f}", f"{model.kernel_s / seconds:.2f}"]
@@ -92,23 +86,12 @@ def main() -> None:
         predicted.append(row(f"{name}: 8 GPUs of a host", model, 8, NVLINK))
         predicted.append(row(f"{name}: 16 hosts, 400 Gb/s", model, 16, IB_400))
         predicted.append(row(f"{name}: 16 hosts, 100 Gb/s", model, 16, ETHERNET_100))
-    (small, slots), (large, _) = min(groups, key=lambda key: (key[0], -key[1])), max(groups)
-    one, larger = groups[small, slots][1], groups[large, slots][1]
-    sized = of_size(fitted(groups[small, slots]), one, larger["vertices"], larger["links"]).kernel_s
-    model = of_size(fitted(groups[large, slots]), larger, 65_608_366, 1_806_067_135)
-    friendster = "com-Friendster's size"
-    predicted += [row(f"{friendster}: GPUs of a host", model, ranks, NVLINK) for ranks in (1, 2, 4, 8)]
-    predicted.append(row(f"{friendster}: 16 hosts, 400 Gb/s", model, 16, IB_400))
     heads = (
         ["graph and hash table", "GPUs", "ms a sweep", "times one GPU", "model, ms"],
         ["run", "devices", "GB/s a device", "ms a sweep", "times one GPU"],
     )
     print("\n".join([*markdown_table(heads[0], measured), "", *markdown_table(heads[1], predicted)]))
-    print(
-        f"\nThe model is fitted to one and two GPUs ({one['device']}), so only four check it.\n"
-        f"Nothing of the second table is measured. From {small / 1e6:.0f} M vertices it predicts {1e3 * sized:.0f} ms "
-        f"for {large / 1e6:.0f} M on one GPU, which takes {1e3 * larger['sweep_s']:.0f}."
-    )
+    print("\nThe model is fitted to one and two GPUs, so only four check it. Nothing of the second table is measured.")
     pairs = zip(heads, (measured, predicted), strict=True)
     tables = [[dict(zip(head, cells, strict=True)) for cells in rows] for head, rows in pairs]
     command = "mpirun -n RANKS python scripts/bench/bench_ranks.py --json FILE --configs CONFIGS"
