@@ -29,7 +29,7 @@ from mmsbgen.graph.files.network_files import from_gml, from_pajek
 from mmsbgen.graph.files.tokens import parse_integers, split_fields
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.files.xml_graphs import from_xml
-from mmsbgen.graph.graph import Graph, Int64Array, link_keys, unpack_pairs
+from mmsbgen.graph.graph import Graph, Int64Array, link_keys, links_of
 from mmsbgen.graph.ids import number_ids, number_integers
 from mmsbgen.graph.reading_options import ReadingOptions
 
@@ -64,7 +64,9 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
         raw = read_graph_bytes(file)
         kind = format_of(file, raw) if reading.format == "auto" else reading.format
         if kind == "text":
-            graph = graph_of_text(file, raw, reading, told)
+            texts = [raw]
+            del raw  # so that it is freed once it is parsed: only the callee has it
+            graph = graph_of_text(file, texts.pop(), reading, told)
         elif reading.columns is not None and kind not in _WITH_COLUMNS:
             raise InputError(f"{file} has the format {kind}, which has no columns: leave out {reading.columns!r}")
         else:
@@ -97,7 +99,7 @@ def with_vertices(graph: Graph, vertices: str | os.PathLike[str] | Iterable[Any]
     place, found = _numbered_with(graph, vertices)
     if found.size == graph.n_vertices and found.dtype.kind == graph.ids.dtype.kind:
         return graph
-    links = unpack_pairs(link_keys(graph.links, place[: graph.n_vertices]))
+    links = links_of(link_keys(graph.links, place[: graph.n_vertices]))
     report = replace(graph.report, n_isolated=graph.report.n_isolated + found.size - graph.n_vertices)
     return replace(graph, n_vertices=int(found.size), ids=found, links=links, report=report)
 

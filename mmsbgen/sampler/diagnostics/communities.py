@@ -10,7 +10,7 @@ import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.graph.graph import degrees_of
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
@@ -34,8 +34,6 @@ _A_LINK = _RATHER = 0.5
 _PASSES = 3
 #: Share of a vertex's links that puts it into the community that explains them, whatever its row.
 _MOST = 0.5
-#: Fewest links that a thread takes at a time.
-_LINKS = 1 << 20
 #: Called with the share that is done.
 Tell = Callable[[float], None]
 
@@ -125,18 +123,8 @@ def _most(counts: Floats, degrees: Ints, least: float = _MOST) -> Array:
     return found
 
 
-def _degrees(links: Array, n: int) -> Ints:
-    """The number of links ``[N]`` of each of ``n`` vertices."""
-    step = max(_LINKS, 2 * n)  # counts of fewer links would take more memory than the links
-
-    def count(first: int) -> Ints:
-        return np.bincount(links[first : first + step].ravel(), minlength=n)
-
-    return sum(side_by_side(count, range(0, len(links), step)), np.zeros(n, np.int64))
-
-
 def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
-    degrees = _degrees(links, len(m.indices))
+    degrees = degrees_of(links, len(m.indices))
 
     def counted(number: int, members: Array | None) -> Floats:
         return _counted(m, rows, links, lambda share: tell((number + share) / _PASSES), members)
@@ -161,7 +149,7 @@ def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, t
 
 def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
     # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
-    n_explained, degrees = _counted(m, rows, links, tell), _degrees(links, len(m.indices))
+    n_explained, degrees = _counted(m, rows, links, tell), degrees_of(links, len(m.indices))
     enough = n_explained > _OF_LINKS * threshold * degrees[:, None]
     most = _most(n_explained, degrees[:, None], max(threshold, _MOST))
     vertex, at = np.nonzero(((m.values > threshold) & enough) | most)

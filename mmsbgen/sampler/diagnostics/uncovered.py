@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mmsbgen.graph.graph import AT_A_TIME
 from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource, explained_at
 from mmsbgen.sampler.diagnostics.memberships import Memberships
@@ -23,7 +24,8 @@ def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, commu
     new_vertices, new_communities = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     covered = np.zeros(n, bool)
     covered[vertices] = True
-    links = links[~(covered[links[:, 0]] & covered[links[:, 1]])]
+    parts = (links[first : first + AT_A_TIME] for first in range(0, len(links), AT_A_TIME))
+    links = np.concatenate([np.zeros((0, 2), np.int64), *(part[~covered[part].all(axis=1)] for part in parts)])
     while True:
         inside = covered[links]
         border = links[inside[:, 0] != inside[:, 1]]
@@ -65,8 +67,15 @@ def components_of(n_vertices: int, links: Ints) -> Ints:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    matrix = coo_array((np.ones(len(links), np.int8), tuple(links.T)), (n_vertices, n_vertices))
-    labels: Ints = connected_components(matrix, directed=False)[1].astype(np.int64)
+    labels, count, step = np.arange(n_vertices), n_vertices, max(AT_A_TIME, n_vertices)
+    # A part of the links joins the components of the parts before it, whose matrix soon is small.
+    for first in range(0, len(links), step):
+        ends = labels[links[first : first + step]]
+        ends = ends[ends[:, 0] != ends[:, 1]]
+        if len(ends):
+            matrix = coo_array((np.ones(len(ends), np.bool_), tuple(ends.T)), (count, count))
+            count, joined = connected_components(matrix, directed=False)
+            labels = joined.astype(np.int64)[labels]
     return labels
 
 
