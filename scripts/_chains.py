@@ -12,7 +12,7 @@ from mmsbgen.backends import Device
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.stars.star_loop import STAGES, StarLoop, fitted, star_loop
 from mmsbgen.graph import Split, split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import Array
 from mmsbgen.kernels.runtime import Runtime

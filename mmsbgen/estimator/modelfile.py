@@ -25,7 +25,7 @@ from mmsbgen.base.version import __version__
 from mmsbgen.detection.request import Detection
 from mmsbgen.estimator.fitted import FittedChain
 from mmsbgen.graph import Graph, LoadReport
-from mmsbgen.graph.id_json import add_ids, ids_in
+from mmsbgen.graph.ids import add_ids, ids_in
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.saved.membership_arrays import named_arrays, of_arrays

@@ -17,7 +17,7 @@ from mmsbgen.factorisation.fit_loop import Scaled
 from mmsbgen.factorisation.fitted_factors import ModelFactors
 from mmsbgen.factorisation.model_writer import ARRAYS, FORMAT, KIND
 from mmsbgen.factorisation.sgd_estimator import MatrixFactorization
-from mmsbgen.graph.id_json import ids_in
+from mmsbgen.graph.ids import ids_in
 
 
 def load_model(path: str | os.PathLike[str]) -> MatrixFactorization | ALS:

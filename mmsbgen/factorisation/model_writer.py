@@ -10,7 +10,7 @@ import numpy as np
 
 from mmsbgen.base.atomic_files import published_archive
 from mmsbgen.base.version import __version__
-from mmsbgen.graph.id_json import add_ids
+from mmsbgen.graph.ids import add_ids
 
 KIND, FORMAT = "mmsbgen factorisation", 1
 ARRAYS = ("p", "q", "b", "c", "seen_offsets", "seen_items")

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.graph.graph import check_count, pack_pairs, read_only
+from mmsbgen.graph.building import check_count
+from mmsbgen.graph.graph import pack_pairs, read_only
 
 #: Places of arcs are 32-bit on the device.
 MOST_ARCS = 2**32 - 1

@@ -15,6 +15,7 @@ from mmsbgen.graph.graph import (
     LoadReport,
     UInt64Array,
     link_keys,
+    links_of,
     read_only,
     unpack_pairs,
 )
@@ -80,7 +81,7 @@ def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None 
     keys = np.sort(np.concatenate([np.delete(there, np.searchsorted(there, gone)), added]), kind="stable")
     if not keys.size:
         raise InputError(f"{plain(before.name)}: no link would remain; leave at least one")
-    links, n = unpack_pairs(keys), ids.size
+    links, n = links_of(keys), ids.size
     graph = Graph(n, ids, links, LoadReport.of_links(links, n), before.name)
     return Change(graph, read_only(place), unpack_pairs(added), unpack_pairs(gone), int(wanted.size - added.size))
 
@@ -125,12 +126,10 @@ def split_holding_out(graph: Graph, seed: int, validation: HeldOut, test: HeldOu
 
     Raises :class:`InputError` if no training link remains.
     """
-    held = np.concatenate([one.pairs[one.labels] for one in (validation, test)])
-    keys = link_keys(graph.links)
-    training = np.delete(keys, np.searchsorted(keys, link_keys(held)))
-    if not training.size:
+    found = Split(graph, seed, validation, test)
+    if not found.n_training_links:
         raise InputError(f"{plain(graph.name)}: all links that remain are held out; leave more")
-    return Split(graph, seed, read_only(unpack_pairs(training)), validation, test)
+    return found
 
 
 def _within(keys: UInt64Array, ordered: UInt64Array) -> NDArray[np.bool_]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_text, plain, plural
 from mmsbgen.base.processes import side_by_side
 
@@ -29,7 +29,7 @@ UInt64Array = NDArray[np.uint64]
 MAX_VERTICES = 2**32 - 1
 
 #: Links that a thread takes at a time.
-_LINKS = 1 << 19
+AT_A_TIME = 1 << 19
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFF_FFFF)
 
@@ -44,6 +44,15 @@ def pack_pairs(first: NDArray[Any], second: NDArray[Any]) -> UInt64Array:
     packed <<= _SHIFT
     np.bitwise_or(packed, second, out=packed, dtype=np.uint64, casting="unsafe")
     return packed
+
+
+def links_of(keys: UInt64Array) -> UInt32Array:
+    """The pairs ``[H, 2]`` that :func:`pack_pairs` packed into ``keys`` ``[H]``, uint32, in the memory of these."""
+    if sys.byteorder == "little":
+        for begin in range(0, keys.size, AT_A_TIME):
+            part = keys[begin : begin + AT_A_TIME]
+            part[:] = part << _SHIFT | part >> _SHIFT
+    return keys.view(np.uint32).reshape(-1, 2)
 
 
 def unpack_pairs(keys: UInt64Array) -> Int64Array:
@@ -73,17 +82,68 @@ class Adjacency:
     neighbours: UInt32Array
 
     @staticmethod
-    def from_pairs(pairs: Int64Array, n_vertices: int) -> Adjacency:
-        """Adjacency of distinct pairs ``[E, 2]``, u < v, in lexicographic order; raises ValueError for others."""
+    def from_pairs(pairs: NDArray[Any], n_vertices: int, without: Int64Array | None = None) -> Adjacency:
+        """Adjacency of distinct pairs ``[E, 2]``, u < v, in lexicographic order; raises ValueError for others.
+
+        The pairs at the places ``without``, ascending, are left out.
+        """
         from scipy.sparse import csr_array  # takes a tenth of a second
 
-        number = np.int32 if max(n_vertices, len(pairs)) < 2**31 else np.int64
-        begins = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n_vertices))]).astype(number)
-        larger = csr_array((np.ones(len(pairs), np.int8), pairs[:, 1].astype(number), begins), (n_vertices, n_vertices))
-        if (pairs[1:, 0] < pairs[:-1, 0]).any() or not larger.has_canonical_format:
-            raise ValueError("pairs must be distinct and in lexicographic order")
-        both = larger + larger.T.tocsr()
-        return Adjacency(read_only(both.indptr.astype(np.int64)), read_only(both.indices.astype(np.uint32)))
+        # As many pairs as vertices at a time: for each part, all vertices are gone through.
+        step = max(AT_A_TIME, n_vertices)
+        number = np.int32 if step < 2**31 else np.int64
+
+        def parts() -> Iterator[NDArray[Any]]:
+            for begin in range(0, len(pairs), step):
+                part = pairs[begin : begin + step]
+                if without is not None:
+                    at = without[slice(*np.searchsorted(without, [begin, begin + step]))]
+                    part = np.delete(part, at - begin, axis=0) if at.size else part
+                if len(part):
+                    yield part
+
+        degrees, smaller = np.zeros(n_vertices, np.int64), np.zeros(n_vertices, np.int64)
+        before = -1
+        for part in parts():
+            keys = pack_pairs(part[:, 0], part[:, 1])
+            if (keys[1:] <= keys[:-1]).any() or int(keys[0]) <= before:
+                raise ValueError("pairs must be distinct and in lexicographic order")
+            before = int(keys[-1])
+            degrees += np.bincount(part[:, 0], minlength=n_vertices)
+            smaller += np.bincount(part[:, 1], minlength=n_vertices)
+        degrees += smaller
+        offsets = np.concatenate([[0], np.cumsum(degrees)])
+        neighbours = np.empty(int(offsets[-1]), np.uint32)
+        # Where the next smaller neighbour and the next larger one of each vertex go.
+        low, high = offsets[:-1].copy(), offsets[:-1] + smaller
+        del degrees, smaller
+        for part in parts():
+            first, place = int(part[0, 0]), np.arange(len(part))
+            counts = np.bincount(part[:, 0] - part.dtype.type(first))
+            rows, begins = slice(first, first + counts.size), np.concatenate([[0], np.cumsum(counts)])
+            neighbours[np.repeat(high[rows] - begins[:-1], counts) + place] = part[:, 1]
+            high[rows] += counts
+            ends = part[:, 1].astype(number), begins.astype(number)
+            # By columns, that is for each larger vertex, the smaller ones ascend.
+            turned = csr_array((np.ones(len(part), np.int8), *ends), (counts.size, n_vertices)).tocsc()
+            counts = np.diff(turned.indptr)
+            turned.indices += number(first)
+            neighbours[np.repeat(low - turned.indptr[:-1], counts) + place] = turned.indices
+            low += counts
+        return Adjacency(read_only(offsets), read_only(neighbours))
+
+    def links(self) -> UInt32Array:
+        """The links ``[E, 2]`` uint32, ``u < v``, in lexicographic order; a new array at each call."""
+        found, end = np.empty((self.neighbours.size // 2, 2), np.uint32), 0
+        step = max(1, AT_A_TIME * self.n_vertices // max(1, self.neighbours.size))
+        for first in range(0, self.n_vertices, step):
+            offsets = self.offsets[first : first + step + 1]
+            rows = np.repeat(np.arange(first, first + offsets.size - 1), np.diff(offsets))
+            ends = self.neighbours[offsets[0] : offsets[-1]]
+            larger = np.flatnonzero(ends > rows)
+            found[end : end + larger.size, 0], found[end : end + larger.size, 1] = rows[larger], ends[larger]
+            end += larger.size
+        return found
 
     def __repr__(self) -> str:
         return (
@@ -130,10 +190,9 @@ class LoadReport:
     n_isolated: int
 
     @classmethod
-    def of_links(cls, links: Int64Array, n_vertices: int) -> LoadReport:
+    def of_links(cls, links: NDArray[Any], n_vertices: int) -> LoadReport:
         """The report of links ``[E, 2]`` of which none was dropped."""
-        isolated = np.count_nonzero(np.bincount(links.ravel(), minlength=n_vertices) == 0)
-        return cls(len(links), 0, 0, 0, False, int(isolated))
+        return cls(len(links), 0, 0, 0, False, count_isolated(links, n_vertices))
 
     def dropped(self) -> str:
         """A message with the counts of dropped lines; empty if there are none."""
@@ -142,14 +201,33 @@ class LoadReport:
         gone = [plural(n, what) for n, what in ((loops, "self-loop"), (repeats, "repeated link")) if n]
         told = []
         if gone:
-            told.append(f"{' and '.join(gone)} {_were(loops + repeats)} dropped")
+            told.append(f"{' and '.join(gone)} {were(loops + repeats)} dropped")
         if both and not self.directed:  # of directed graphs a warning tells it
             which = f"all {both} links" if 1 < both == n_links else f"{both} of {plural(n_links, 'link')}"
-            told.append(f"{which} {_were(both)} listed in both directions and counted once")
+            told.append(f"{which} {were(both)} listed in both directions and counted once")
         return "; ".join(told)
 
 
-def _were(count: int) -> str:
+def count_isolated(links: NDArray[Any], n_vertices: int) -> int:
+    """The number of vertices that have none of the ``links`` ``[E, 2]``."""
+    linked = np.zeros(n_vertices, dtype=np.bool_)
+    for begin in range(0, len(links), AT_A_TIME):
+        linked[links[begin : begin + AT_A_TIME]] = True
+    return n_vertices - int(np.count_nonzero(linked))
+
+
+def degrees_of(links: NDArray[Any], n_vertices: int) -> Int64Array:
+    """The number of ``links`` ``[E, 2]`` of each vertex, int64 ``[N]``."""
+    step = max(AT_A_TIME, 2 * n_vertices)  # counts of fewer links would take more memory than the links
+
+    def count(begin: int) -> Int64Array:
+        return np.bincount(links[begin : begin + step].ravel(), minlength=n_vertices)
+
+    return sum(side_by_side(count, range(0, len(links), step)), np.zeros(n_vertices, np.int64))
+
+
+def were(count: int) -> str:
+    """The word that tells of ``count`` things."""
     return "was" if count == 1 else "were"
 
 
@@ -162,7 +240,8 @@ class Graph:
     ids
         ``[N]``, id of each vertex in the input: int64, str (dtype ``U``) or object (any hashable).
     links
-        ``[E, 2]`` int64, ``u < v`` in every row, rows distinct and in lexicographic order; read-only.
+        ``[E, 2]`` uint32, ``u < v`` in every row, rows distinct and in lexicographic order; read-only.  Given integers
+        of another type are converted.  Numbers computed from links need a conversion: uint32 wraps round.
     report
         Counts of the input and of dropped lines.
     name
@@ -178,7 +257,7 @@ class Graph:
 
     n_vertices: int
     ids: NDArray[Any]
-    links: Int64Array
+    links: UInt32Array
     report: LoadReport
     name: str = field(default="graph")
     file: str | None = None
@@ -190,21 +269,21 @@ class Graph:
 
     def __post_init__(self) -> None:
         links = self.links
-        if links.ndim != 2 or links.shape[1] != 2 or links.dtype != np.int64:
-            raise ValueError(f"links must be int64 [E, 2], not {links.dtype} {links.shape}")
+        if links.ndim != 2 or links.shape[1] != 2 or links.dtype.kind not in "iu":
+            raise ValueError(f"links must be integers [E, 2], not {links.dtype} {links.shape}")
         if self.ids.shape != (self.n_vertices,):
             raise ValueError(f"ids must have shape ({self.n_vertices},), not {self.ids.shape}")
 
         def wrong(first: int) -> str | None:
-            u, v = links[max(0, first - 1) : first + _LINKS].T  # with the one before them
+            u, v = links[max(0, first - 1) : first + AT_A_TIME].T  # with the one before them
             if u.min() < 0 or v.max() >= self.n_vertices or np.any(u >= v):
                 return f"satisfy 0 <= u < v < {self.n_vertices}"
             keys = pack_pairs(u, v)
             return "be distinct and in lexicographic order" if np.any(keys[1:] <= keys[:-1]) else None
 
-        for what in filter(None, side_by_side(wrong, range(0, len(links), _LINKS))):
+        for what in filter(None, side_by_side(wrong, range(0, len(links), AT_A_TIME))):
             raise ValueError(f"links must {what}")
-        object.__setattr__(self, "links", read_only(links))
+        object.__setattr__(self, "links", read_only(np.ascontiguousarray(links, np.uint32)))
         object.__setattr__(self, "ids", read_only(self.ids))
 
     @property
@@ -233,7 +312,7 @@ class Graph:
 
     @cached_property
     def _degrees(self) -> Int64Array:
-        return read_only(np.bincount(self.links.ravel(), minlength=self.n_vertices))
+        return read_only(degrees_of(self.links, self.n_vertices))
 
     @cached_property
     def _adjacency(self) -> Adjacency:
@@ -253,122 +332,26 @@ class Graph:
             items = self.ids.tolist()
             words = items if all(type(item) is str for item in items) else list(map(canonical_text, items))
             sha.update(json.dumps(words).encode())
-        sha.update(np.ascontiguousarray(self.links, dtype="<i8").ravel().data)
+        for begin in range(0, self.n_links, AT_A_TIME):
+            sha.update(self.links[begin : begin + AT_A_TIME].astype("<i8").data)
         return sha.hexdigest()
-
-
-def build_graph(
-    first: Int64Array,
-    second: Int64Array,
-    ids: NDArray[Any],
-    *,
-    name: str,
-    directed: bool | None = None,
-    file: str | None = None,
-) -> Graph:
-    """Build a :class:`Graph` from a list of vertex pairs; warn with :class:`GraphWarning` if the source is directed.
-
-    Args:
-        first: int64 ``[L]``, one vertex of each pair, in ``[0, len(ids))``; duplicates and self-loops are dropped.
-        second: int64 ``[L]``, the other vertex of each pair.
-        ids: ``[N]``, id of each vertex.
-        name: name of the graph in messages and run records.
-        directed: whether the source is directed; if None, it is if some but not all links have both directions.
-        file: path of the input file.
-
-    Raises:
-        InputError: If no link remains or there are too many vertices.
-    """
-    check_count(int(ids.size), name)
-    up, down, n_self_loops = directed_keys(first, second)
-    keys = merged_keys(up, down)
-    counts = int(first.size), n_self_loops, up.size + down.size - keys.size
-    return graph_of_links(unpack_pairs(keys), ids, *counts, name=name, directed=directed, file=file)
-
-
-def directed_keys(first: NDArray[Any], second: NDArray[Any]) -> tuple[UInt64Array, UInt64Array, int]:
-    """The distinct pairs of which ``first`` ``[L]`` is the smaller vertex, those of which it is the larger one.
-
-    Both are ascending keys ``u << 32 | v`` with u < v.  The third value is the number of self-loops.
-    """
-
-    def packed(begin: int) -> tuple[NDArray[np.bool_], UInt64Array]:
-        a, b = (ends[begin : begin + _LINKS] for ends in (first, second))
-        return a < b, pack_pairs(np.minimum(a, b), np.maximum(a, b))
-
-    parts = side_by_side(packed, range(0, max(1, int(first.size)), _LINKS))
-    upward, keys = map(np.concatenate, zip(*parts, strict=True))
-    if upward.all():
-        return distinct_keys(keys), keys[:0], 0
-    down = distinct_keys(keys[second < first])
-    return distinct_keys(keys[upward]), down, int(np.count_nonzero(first == second))
-
-
-def merged_keys(up: UInt64Array, down: UInt64Array) -> UInt64Array:
-    """The distinct keys of two arrays of :func:`directed_keys`, ascending."""
-    # Most files list every link once as u < v; then no merge is needed.
-    return distinct_keys(np.concatenate([up, down])) if up.size and down.size else (up if up.size else down)
-
-
-def graph_of_links(
-    links: Int64Array,
-    ids: NDArray[Any],
-    n_lines: int,
-    n_self_loops: int,
-    n_both_ways: int,
-    *,
-    name: str,
-    directed: bool | None = None,
-    file: str | None = None,
-) -> Graph:
-    """The :class:`Graph` of distinct ``links`` ``[E, 2]`` with counts of the input; else as :func:`build_graph`."""
-    n_vertices, n_links = int(ids.size), len(links)
-    if n_links == 0:
-        dropped = f" ({plural(n_self_loops, 'self-loop')} {_were(n_self_loops)} dropped)"
-        loops = dropped if n_self_loops else ""
-        raise InputError(f"{name}: no link between two different vertices{loops}; give at least one pair of ids")
-    declared = directed is not None
-    if directed is None:
-        directed = 0 < n_both_ways < n_links
-    if directed:
-        _warn_directed(name, n_both_ways, n_links, declared)
-    touched = np.zeros(n_vertices, dtype=np.bool_)
-    touched[links.ravel()] = True
-    report = LoadReport(
-        n_lines=n_lines,
-        n_self_loops=n_self_loops,
-        n_duplicates=n_lines - n_self_loops - n_links,
-        n_both_ways=int(n_both_ways),
-        directed=directed,
-        n_isolated=n_vertices - int(np.count_nonzero(touched)),
-    )
-    return Graph(n_vertices=n_vertices, ids=ids, links=links, report=report, name=name, file=file)
-
-
-def check_count(n_vertices: int, name: str) -> None:
-    """Raise InputError for more vertices than can be numbered."""
-    if n_vertices >= MAX_VERTICES:
-        raise InputError(f"{name}: {n_vertices} vertices; at most {MAX_VERTICES - 1} can be numbered in 32 bits")
 
 
 def distinct_keys(keys: UInt64Array) -> UInt64Array:
     """Return the distinct ``keys``, ascending (``np.unique`` hashes first, which is slower here)."""
+    return keys if bool(np.all(keys[1:] > keys[:-1])) else sort_distinct(keys.copy())
+
+
+def sort_distinct(keys: UInt64Array) -> UInt64Array:
+    """As :func:`distinct_keys`; sorts ``keys`` in place."""
     if bool(np.all(keys[1:] > keys[:-1])):
         return keys
-    keys = np.sort(keys)
-    return keys if keys.size < 2 else keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+    keys.sort()
+    new = keys[1:] != keys[:-1]
+    return keys if new.all() else keys[np.concatenate([[True], new])]
 
 
-def link_keys(links: Int64Array, place: Int64Array | None = None) -> UInt64Array:
+def link_keys(links: NDArray[Any], place: Int64Array | None = None) -> UInt64Array:
     """The distinct links ``[L, 2]``, renumbered by ``place``, as ascending keys (:func:`pack_pairs`)."""
     first, second = (links if place is None else place[links]).T
     return distinct_keys(pack_pairs(np.minimum(first, second), np.maximum(first, second)))
-
-
-def _warn_directed(name: str, n_both_ways: int, n_links: int, declared: bool) -> None:
-    both = f"{n_both_ways} of its {n_links} links"
-    kind, other = f"a directed graph, with {both} in both directions;", ""
-    if not declared:
-        kind = f"{both} are listed in both directions and the rest in one only; if this is a directed graph,"
-        other = ". If its columns are of two kinds, such as customers and products, make their ids differ"
-    warn_user(f"{name}: {kind} direction is dropped: u -> v and v -> u are one link{other}", GraphWarning)

@@ -4,19 +4,27 @@ Integers are ordered by value, strings by code points.  Ids of other or of sever
 type, then within it: numbers by value, bytes and strings by their elements, tuples element by element, frozensets by
 their sorted elements, anything else by its ``repr``.  Objects whose ``repr`` contains only their address keep the input
 order.  Values that compare equal (1, 1.0 and True) are one id: the first of them.
+
+Ids go to JSON and come back with their types, without pickle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, TypeVar
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.base.atomic_files import ArchiveWriter
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
-from mmsbgen.graph.graph import Int64Array
+from mmsbgen.graph.graph import AT_A_TIME, Int64Array
 
 _INT64 = range(-(2**63), 2**63)
 Own = TypeVar("Own")
@@ -49,7 +57,7 @@ class WholeText:
         """Which of ``flags`` ``[N]`` any process has set."""
         return flags
 
-    def number_integers(self, values: Int64Array) -> tuple[Int64Array, NDArray[Any]]:
+    def number_integers(self, values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
         """As :func:`number_integers`, of the ``values`` of all processes."""
         return number_integers(values)
 
@@ -165,35 +173,45 @@ def object_ids(items: list[Any]) -> NDArray[Any]:
     return ids
 
 
-def number_integers(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct ``values``, ascending, int64 ``[N]``, and the index of every value, int64 ``[L]``.
+def number_integers(values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
+    """Return the distinct ``values``, ascending, int64 ``[N]``, and the index of every value ``[L]``.
 
-    ``values`` is int64 ``[L]``.  Dense ranges use a table, which is several times faster than sorting.
+    ``values`` are int64 or uint32 ``[L]``; their indices overwrite them.  Dense ranges use a table, which is several
+    times faster than sorting.
     """
     if values.size == 0:
-        return values, values
+        return values.astype(np.int64), values
     low, high = int(values.min()), int(values.max())
-    span = high - low + 1
-    if span <= 4 * values.size + 65536:
-        seen = np.zeros(span, dtype=np.bool_)
-        offset = values - low
-        seen[offset] = True
+    if high - low < 4 * values.size + 65536:
+        if low:
+            values -= values.dtype.type(low)
+        seen = np.zeros(high - low + 1, dtype=np.bool_)
+        # Index arrays of other types than int64 are converted, in parts to save memory.
+        for begin in range(0, values.size, AT_A_TIME):
+            seen[values[begin : begin + AT_A_TIME]] = True
         distinct = np.flatnonzero(seen)
-        if distinct.size == span:
-            return distinct + low, offset
-        place = np.empty(span, dtype=np.int64)
-        place[distinct] = np.arange(distinct.size)
-        return distinct + low, place[offset]
+        if distinct.size < seen.size:
+            renumber(values, distinct, seen.size)
+        return distinct + low, values
     ascending, places = in_order(values)
     starts = np.concatenate([[True], ascending[1:] != ascending[:-1]])
     distinct = ascending[starts]
     del ascending
-    index = np.empty(values.size, dtype=np.int64)
-    index[places] = np.cumsum(starts) - 1
-    return distinct, index
+    number = np.cumsum(starts, dtype=values.dtype)
+    number -= number.dtype.type(1)
+    values[places] = number
+    return distinct, values
 
 
-def in_order(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+def renumber(values: NDArray[Any], distinct: Int64Array, size: int) -> None:
+    """Replace each of ``values`` ``[L]``, whole numbers below ``size``, by its index in ``distinct`` ``[N]``."""
+    place = np.empty(size, dtype=np.uint32)
+    place[distinct] = np.arange(distinct.size, dtype=np.uint32)
+    for begin in range(0, values.size, AT_A_TIME):
+        values[begin : begin + AT_A_TIME] = place[values[begin : begin + AT_A_TIME]]
+
+
+def in_order(values: NDArray[Any]) -> tuple[Int64Array, Int64Array]:
     """Return ``values`` ``[L]`` in ascending order, and where each was, int64 ``[L]``; equal ones keep their order.
 
     Values are sorted with their places in the lowest bits if there is room: far faster than finding an order.
@@ -202,8 +220,9 @@ def in_order(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     bits = values.size.bit_length()
     if (high - low).bit_length() + bits >= 64:
         places = np.argsort(values, kind="stable")
-        return values[places], places
-    ascending = values - low
+        return values[places].astype(np.int64), places
+    ascending = values.astype(np.int64)
+    ascending -= low
     ascending <<= bits
     ascending |= np.arange(values.size)
     ascending.sort()
@@ -211,3 +230,92 @@ def in_order(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     ascending >>= bits
     ascending += low
     return ascending, places
+
+
+#: Types written as text: name, conversion to text, and conversion from text.
+_BY_TEXT: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
+    bytes: ("bytes", bytes.hex, bytes.fromhex),
+    complex: ("complex", repr, complex),
+    Decimal: ("decimal", str, Decimal),
+    Fraction: ("fraction", str, Fraction),
+    UUID: ("uuid", str, UUID),
+    datetime: ("datetime", lambda value: _folded(value), lambda text: _unfolded(datetime, text)),
+    date: ("date", date.isoformat, date.fromisoformat),
+    time: ("time", lambda value: _folded(value), lambda text: _unfolded(time, text)),
+    timedelta: ("timedelta", lambda value: _micros(value), lambda text: timedelta(microseconds=int(text))),
+    float: ("float", float.hex, float.fromhex),
+}
+_READ = {name: read for name, _, read in _BY_TEXT.values()}
+
+
+def to_json(item: Any) -> Any:
+    """The JSON value of an id: the id itself if JSON keeps its type, else a list of type and content.
+
+    Raises:
+        InputError: If ids of this type cannot be written.
+    """
+    if isinstance(item, np.generic):
+        item = item.item()
+    if item is None or type(item) in (bool, int, str):
+        return item
+    if type(item) is tuple:
+        return ["tuple", *map(to_json, item)]
+    if type(item) is frozenset:
+        return ["frozenset", *map(to_json, sorted(item, key=canonical_key))]
+    name, write, read = _BY_TEXT.get(type(item), ("", repr, repr))
+    written = write(item)
+    # A time in a named zone would be read back with a fixed offset, which is another id.
+    if not name or canonical_key(read(written)) != canonical_key(item):
+        raise InputError(
+            f"id {item!r} is a {type(item).__module__}.{type(item).__qualname__}, which cannot be written to a file; "
+            "name the vertices by strings, numbers, tuples, frozensets, bytes, dates or UUIDs, or pickle the estimator"
+        )
+    return [name, written]
+
+
+def from_json(value: Any) -> Any:
+    """The inverse of :func:`to_json`.
+
+    Raises:
+        ValueError: For values that :func:`to_json` does not return.
+    """
+    if not isinstance(value, list):
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        raise ValueError(f"{value!r} is no id")
+    kind, *parts = value
+    if kind == "tuple":
+        return tuple(map(from_json, parts))
+    if kind == "frozenset":
+        return frozenset(map(from_json, parts))
+    if kind not in _READ or len(parts) != 1 or not isinstance(parts[0], str):
+        raise ValueError(f"{value!r} is no id")
+    return _READ[kind](parts[0])
+
+
+def _folded(value: datetime | time) -> str:
+    return value.isoformat() + "~" * value.fold
+
+
+def _unfolded(kind: Any, text: str) -> Any:
+    value = kind.fromisoformat(text.rstrip("~"))
+    return value.replace(fold=1) if text.endswith("~") else value
+
+
+def _micros(value: timedelta) -> str:
+    return str((value.days * 86400 + value.seconds) * 10**6 + value.microseconds)
+
+
+def add_ids(archive: ArchiveWriter, name: str, ids: NDArray[Any]) -> None:
+    """Add ids to an archive; those that are objects as JSON, with the name ``NAME_json``."""
+    if ids.dtype.kind == "O":
+        archive.add_json(f"{name}_json", list(map(to_json, ids.tolist())))
+    else:
+        archive.add(name, ids)
+
+
+def ids_in(archive: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    """The ids that :func:`add_ids` wrote."""
+    if name in archive:
+        return archive[name]
+    return object_ids(list(map(from_json, json.loads(archive[f"{name}_json"].tobytes()))))

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.graph.graph import Graph, Int64Array, build_graph, check_count, pack_pairs
+from mmsbgen.graph.building import build_graph, check_count
+from mmsbgen.graph.graph import Graph, Int64Array, pack_pairs
 from mmsbgen.graph.ids import number_ids, number_integers, ordered_ids
 from mmsbgen.graph.reading_options import (
     WEIGHT_NAMES,

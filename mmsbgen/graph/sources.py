@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.graph.building import build_graph
 from mmsbgen.graph.files.graph_files import load_graph, with_vertices
-from mmsbgen.graph.graph import Graph, build_graph
+from mmsbgen.graph.graph import Graph
 from mmsbgen.graph.ids import number_ids
 from mmsbgen.graph.library_graphs import (
     from_array,

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +20,16 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.base.progress import stage
 from mmsbgen.graph.graph import (
+    AT_A_TIME,
     Adjacency,
     Graph,
     Int64Array,
+    UInt32Array,
     distinct_keys,
     pack_pairs,
     read_only,
     unpack_pairs,
 )
-
-#: Links whose places are computed at a time.
-_PART = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +60,6 @@ class HeldOut:
 class Split:
     """The links of a graph divided into training, validation and test.
 
-    training_links
-        int64 ``[E_tr, 2]``, ``u < v``, lexicographic.
     validation, test
         :class:`HeldOut`; disjoint, possibly empty.
 
@@ -71,7 +69,6 @@ class Split:
 
     graph: Graph
     seed: int
-    training_links: Int64Array
     validation: HeldOut
     test: HeldOut
     warnings: tuple[str, ...] = ()
@@ -82,15 +79,21 @@ class Split:
             f"{len(self.validation.pairs)} validation and {len(self.test.pairs)} test pairs>"
         )
 
-    @property
+    @cached_property
     def n_training_links(self) -> int:
         """E_tr, the number of training links."""
-        return int(self.training_links.shape[0])
+        return self.graph.n_links - self.validation.n_links - self.test.n_links
+
+    @property
+    def training_links(self) -> UInt32Array:
+        """The training links, uint32 ``[E_tr, 2]``, ``u < v``, lexicographic; made anew, to save memory."""
+        return self.training_adjacency.links()
 
     @cached_property
     def training_adjacency(self) -> Adjacency:
         """Adjacency of the training links. Vertices with links in the graph may be isolated here."""
-        return Adjacency.from_pairs(self.training_links, self.graph.n_vertices)
+        held = np.concatenate([part.pairs[part.labels] for part in (self.validation, self.test)])
+        return Adjacency.from_pairs(self.graph.links, self.graph.n_vertices, places_of(self.graph.links, held))
 
     @cached_property
     def unlinked(self) -> Int64Array:
@@ -176,17 +179,9 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
     non_links = _pairs_at(begins, _skipping(free, graph.links, partial(_places, begins)))
     if len(non_links) < n_held_out:
         notes.append(_few_non_links(graph, len(non_links), n_held_out, n_validation))
-    stays = np.ones(n_links, dtype=np.bool_)
-    stays[drawn] = False
-    training, end = np.empty((n_links - len(drawn), 2), dtype=np.int64), 0
-    for begin in range(0, n_links, _PART):
-        part = graph.links[begin : begin + _PART].compress(stays[begin : begin + _PART], axis=0)
-        training[end : end + len(part)] = part
-        end += len(part)
     return Split(
         graph=graph,
         seed=seed,
-        training_links=read_only(training),
         validation=held_out(graph.links[drawn[:n_validation]], non_links[:n_validation]),
         test=held_out(graph.links[drawn[n_validation:]], non_links[n_validation:]),
         warnings=tuple(notes),
@@ -215,7 +210,21 @@ def _count(fraction: float, n_links: int, *, taken: int, word: str, notes: list[
     return count
 
 
-def held_out(links: Int64Array, non_links: Int64Array) -> HeldOut:
+def places_of(links: UInt32Array, pairs: NDArray[Any]) -> Int64Array:
+    """The places ``[P]``, ascending, in ``links`` ``[E, 2]``, lexicographic, of those of ``pairs`` that are among them.
+
+    ``pairs`` ``[Q, 2]`` have ``u < v``.
+    """
+    wanted, found = np.sort(pack_pairs(pairs[:, 0], pairs[:, 1])), [np.zeros(0, np.int64)]
+    for begin in range(0, len(links) if wanted.size else 0, AT_A_TIME):
+        keys = pack_pairs(*links[begin : begin + AT_A_TIME].T)
+        near = wanted[slice(*np.searchsorted(wanted, keys[[0, -1]] + np.array([0, 1], np.uint64)))]
+        at = np.searchsorted(keys, near)
+        found.append(begin + at[keys[at] == near])
+    return np.concatenate(found)
+
+
+def held_out(links: NDArray[Any], non_links: NDArray[Any]) -> HeldOut:
     """These pairs, ``[L, 2]`` and ``[M, 2]`` with ``u < v``, in order and with their labels."""
     parts = [unpack_pairs(np.sort(pack_pairs(part[:, 0], part[:, 1]))) for part in (links, non_links)]
     labels = np.repeat([True, False], [len(links), len(non_links)])
@@ -229,13 +238,13 @@ def _row_begins(n: int) -> Int64Array:
     return (vertex * (np.uint64(max(2 * n - 1, 0)) - vertex) // np.uint64(2)).astype(np.int64)
 
 
-def pair_places(n: int, pairs: Int64Array) -> Int64Array:
+def pair_places(n: int, pairs: NDArray[Any]) -> Int64Array:
     """The places ``[P]`` of ``pairs`` ``[P, 2]``, u < v, among all pairs of ``n`` vertices, row by row."""
     return _places(_row_begins(n), pairs)
 
 
-def _places(row_begin: Int64Array, pairs: Int64Array) -> Int64Array:
-    places = row_begin[pairs[:, 0]]
+def _places(row_begin: Int64Array, pairs: NDArray[Any]) -> Int64Array:
+    places: Int64Array = row_begin[pairs[:, 0]]
     places += pairs[:, 1]
     places -= pairs[:, 0]
     places -= 1
@@ -263,7 +272,7 @@ def draw_non_links(n: int, taken: Int64Array, count: int, rng: np.random.Generat
 
 
 def _skipping(
-    ranks: Int64Array, taken: Int64Array, numbers: Callable[[Int64Array], Int64Array] = lambda part: part
+    ranks: Int64Array, taken: NDArray[Any], numbers: Callable[[NDArray[Any]], Int64Array] = lambda part: part
 ) -> Int64Array:
     """The number of each rank ``[R]``, from 0 on, among the numbers from 0 on that are not ``taken``.
 
@@ -274,8 +283,8 @@ def _skipping(
     order = np.argsort(ranks)
     ascending = ranks[order]
     before = np.zeros(ranks.size, dtype=np.int64)
-    for begin in range(0, len(taken) if ranks.size else 0, _PART):
-        free = numbers(taken[begin : begin + _PART])
+    for begin in range(0, len(taken) if ranks.size else 0, AT_A_TIME):
+        free = numbers(taken[begin : begin + AT_A_TIME])
         free = free - np.arange(begin, begin + free.size)
         low, high = np.searchsorted(ascending, free[[0, -1]])
         before[low:high] += np.searchsorted(free, ascending[low:high], side="right")

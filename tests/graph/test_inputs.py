@@ -28,9 +28,8 @@ from hypothesis import strategies as st
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
 from mmsbgen.graph import Graph, GraphWarning, as_graph
-from mmsbgen.graph.graph import build_graph
-from mmsbgen.graph.id_json import from_json, to_json
-from mmsbgen.graph.ids import numbered_pairs
+from mmsbgen.graph.building import build_graph
+from mmsbgen.graph.ids import from_json, numbered_pairs, to_json
 
 atoms = (
     st.none()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse  # noqa: F401 - its import takes memory
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.graph import EdgeSet, Graph, HeldOut, Split, as_graph, split
+from mmsbgen.graph import EdgeSet, Graph, HeldOut, Split, as_graph, load_edge_list, split
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -222,3 +225,30 @@ def test_refused_fractions(validation: float, test: float, match: str) -> None:
 def test_refused_seed() -> None:
     with pytest.raises(InputError, match="seed -1"):
         split(path(10), seed=-1)
+
+
+def test_reading_and_splitting_take_little_memory(tmp_path, monkeypatch):
+    """At the peak there are 8 bytes a link for the links, the text or the adjacency, and parts of constant size."""
+    n_links = 100_000
+    for module in ("graph", "building", "ids", "split"):
+        monkeypatch.setattr(sys.modules[f"mmsbgen.graph.{module}"], "AT_A_TIME", 1 << 14)
+    monkeypatch.setattr("mmsbgen.graph.files.edgelist.BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr("mmsbgen.base.user_files._BLOCK", 1 << 14)
+    pairs = np.sort(np.random.default_rng(0).integers(0, 5000, (n_links, 2)), axis=1).tolist()
+    file = tmp_path / "graph.txt"
+    file.write_text("".join(f"{u} {v}\n" for u, v in pairs))
+    tracemalloc.start()
+    try:
+        graph = load_edge_list(file)
+        at_reading = tracemalloc.get_traced_memory()[1] / n_links
+        tracemalloc.reset_peak()
+        parts = split(graph, validation=0.01, test=0.01, seed=0)
+        assert parts.training_adjacency.neighbours.size == 2 * parts.n_training_links
+        at_splitting = tracemalloc.get_traced_memory()[1] / graph.n_links
+    finally:
+        tracemalloc.stop()
+    assert at_reading < file.stat().st_size / n_links + 32
+    assert at_splitting < 40
+    assert parts.training_links.dtype == graph.links.dtype == np.uint32
+    held = np.concatenate([part.pairs[part.labels] for part in (parts.validation, parts.test)])
+    assert as_set(parts.training_links) == as_set(graph.links) - as_set(held)

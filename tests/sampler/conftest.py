@@ -11,7 +11,7 @@ from mmsbgen.backends import Device
 from mmsbgen.base import processes
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Graph, Split, split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmsbgen.graph import Split, split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.calibration.curve import CalibrationCurve, fitted, from_array, log_odds, probabilities, to_array
 from mmsbgen.sampler.calibration.reliability import reliability
 from mmsbgen.sampler.diagnostics.held_out import auc

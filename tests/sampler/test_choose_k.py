@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.graph import split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.run.choose_k import choose_k
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.graph.graph import Adjacency
-from mmsbgen.sampler.diagnostics import communities, memberships, uncovered
+from mmsbgen.graph.graph import Adjacency, degrees_of
+from mmsbgen.sampler.diagnostics import memberships, uncovered
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnostics.memberships import (
     Memberships,
@@ -281,18 +281,16 @@ def test_a_background_keeps_only_vertices_without_another_community():
 
 
 def test_degrees_in_parts_take_less_memory_than_the_links(monkeypatch):
-    monkeypatch.setattr(communities, "_LINKS", 1024)
+    monkeypatch.setattr("mmsbgen.graph.graph.AT_A_TIME", 1024)
     links = np.random.default_rng(0).integers(0, 200_000, (400_000, 2))
     tracemalloc.start()
     try:
-        found = communities._degrees(links, 200_000)
+        found = degrees_of(links, 200_000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     np.testing.assert_array_equal(found, np.bincount(links.ravel(), minlength=200_000))
-    np.testing.assert_array_equal(
-        communities._degrees(links[:5000] // 1000, 200), np.bincount(links[:5000].ravel() // 1000)
-    )
+    np.testing.assert_array_equal(degrees_of(links[:5000] // 1000, 200), np.bincount(links[:5000].ravel() // 1000))
     assert peak < links.nbytes
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mmsbgen.graph import split
-from mmsbgen.graph.graph import Adjacency, build_graph
+from mmsbgen.graph.building import build_graph
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.starts import contraction, start_methods
 from mmsbgen.sampler.starts.contraction import between, labels_for, merged_to
 from mmsbgen.sampler.starts.leiden import leiden, network

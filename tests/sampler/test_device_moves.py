@@ -85,7 +85,7 @@ def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, nam
     monkeypatch.setattr(device_moves, "_moving", lambda *given: used.append(1) or real(*given))
     links = io.BytesIO()
     adjacency = middling.training_adjacency
-    for array in (middling.training_links, adjacency.offsets, adjacency.neighbours):
+    for array in (adjacency.offsets, adjacency.neighbours):
         np.save(links, array)
     links.seek(0)
     *warnings, start = search_process.find(

@@ -10,7 +10,7 @@ import pytest
 
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.graph import HeldOut, Split, split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.evaluation import of_result
 from mmsbgen.sampler.run.run import evaluation
@@ -162,8 +162,7 @@ def test_a_vertex_all_of_whose_links_are_held_out_is_unknown_not_unlinked(proces
     others = [(a, b) for a in range(5) for b in range(30, 35)]
     labels = np.arange(len(hidden) + len(others)) < len(hidden)
     pairs = HeldOut(np.array(hidden + others), labels)
-    training = np.array(sorted(links))
-    parts = Split(graph, 0, training, pairs, HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool)))
+    parts = Split(graph, 0, pairs, HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool)))
     assert parts.unlinked.tolist() == [40]
     sampler = chain(processor, parts, mini_batch=mini_batch, noise=False, n_communities=6, delta=1e-5)
     sampler.initialise()

@@ -11,7 +11,7 @@ import pytest
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
 from mmsbgen.graph import Split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.graph.split import HeldOut
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.minibatch import strategies
@@ -355,7 +355,7 @@ def test_no_training_link_and_a_vertex_that_is_held_out_whole(processor, chain, 
     graph = build_graph(np.zeros(6, np.int64), first, np.arange(n), name="star", directed=False)
     held = HeldOut(every[:6], np.ones(6, bool))
     nothing = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
-    parts = Split(graph, 0, np.zeros((0, 2), np.int64), held, nothing)
+    parts = Split(graph, 0, held, nothing)
     sampler = chain(processor, parts, mini_batch=mini_batch, dtype="float64", delta=1e-4)
     assert eligible(sampler.sources, 0) == 0
     sampler.initialise()

@@ -10,7 +10,7 @@ import pytest
 
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.graph import split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.diagnostics.explained_links import link_probabilities
 from mmsbgen.sampler.run import prune as pruning

@@ -10,7 +10,7 @@ import pytest
 
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.graph import Split, split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.diagnostics.explained_links import explained, explained_at
 from mmsbgen.sampler.diagnostics.state_rows import best_communities, leading_communities, row_source
 from mmsbgen.sampler.run import refine as refine_module

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmsbgen.base.declared_options import options_of
-from mmsbgen.graph import Split, split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph import HeldOut, Split, split
+from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.starts import start_methods
 from mmsbgen.sampler.starts.leiden import leiden
@@ -52,7 +52,7 @@ def same(one: Start, other: Start) -> bool:
 def unlinked(n: int) -> Split:
     """A split whose links are all held out."""
     parts = split_of(n, clique(0, n))
-    return replace(parts, training_links=np.zeros((0, 2), np.int64))
+    return replace(parts, test=HeldOut(parts.training_links.astype(np.int64), np.ones(parts.n_training_links, bool)))
 
 
 @st.composite

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.detection.detect import Request, perform
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.options.schedule import Schedule
 
 pytestmark = pytest.mark.opencl

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.graph import Split, split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.run import start_trials
 from mmsbgen.sampler.run.start_trials import SWEEPS, SWEEPS_LARGE, choose, trials_told
 from mmsbgen.sampler.starts import start_methods

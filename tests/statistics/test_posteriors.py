@@ -13,7 +13,7 @@ from mmsbgen.backends import Device
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.graph import split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options

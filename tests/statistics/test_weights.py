@@ -23,7 +23,7 @@ from mmsbgen.families.mmsb.numbers import counter_random
 from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.families.mmsb.stages import graph_workloads
 from mmsbgen.graph import EdgeSet, Split, as_graph, split
-from mmsbgen.graph.graph import build_graph
+from mmsbgen.graph.building import build_graph
 from mmsbgen.graph.split import HeldOut
 from mmsbgen.kernels.build import build, release, traits_of
 from mmsbgen.sampler.minibatch import strategies
@@ -49,7 +49,7 @@ def six() -> Split:
     every = np.concatenate([LINKS, HELD[:1]])
     graph = build_graph(every[:, 0], every[:, 1], np.arange(N), name="six", directed=False)
     held = HeldOut(HELD, np.array([True, False, False]))
-    return Split(graph, 0, LINKS, held, HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool)))
+    return Split(graph, 0, held, HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool)))
 
 
 def sources(parts: Split, size: int, mini_batch: str = "random-node", seed: int = 17) -> Sources:

@@ -109,7 +109,7 @@ def _read(file: Path, weighted: bool, reading: ReadingOptions) -> tuple[Graph, A
     import numpy as np
 
     from mmsbgen.graph import as_arcs, read_graph
-    from mmsbgen.graph.graph import build_graph
+    from mmsbgen.graph.building import build_graph
 
     if not weighted:
         graph = read_graph(file, reading)

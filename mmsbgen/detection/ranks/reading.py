@@ -25,6 +25,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import need_memory, read_lines
 from mmsbgen.graph import Graph, ReadingOptions, read_graph
+from mmsbgen.graph.building import check_count, directed_keys, graph_of_links, merged_keys
 from mmsbgen.graph.files import edgelist
 from mmsbgen.graph.files.file_bytes import (
     BYTE_ORDER_MARK,
@@ -35,16 +36,8 @@ from mmsbgen.graph.files.file_bytes import (
     short_name,
 )
 from mmsbgen.graph.files.graph_files import as_read
-from mmsbgen.graph.graph import (
-    UInt64Array,
-    check_count,
-    directed_keys,
-    distinct_keys,
-    graph_of_links,
-    merged_keys,
-    unpack_pairs,
-)
-from mmsbgen.graph.ids import WholeText, indices, number_integers
+from mmsbgen.graph.graph import AT_A_TIME, UInt32Array, UInt64Array, distinct_keys, links_of
+from mmsbgen.graph.ids import WholeText, indices, number_integers, renumber
 
 __all__ = ["SharedText", "follow_reading", "read_together"]
 
@@ -209,25 +202,26 @@ class SharedText(WholeText):
             self._wait(self._comm.Iallreduce(mpi.IN_PLACE, flags[first : first + _FLAGS].view(np.uint8), mpi.MAX))
         return flags
 
-    def number_integers(self, values: Ints) -> tuple[Ints, npt.NDArray[Any]]:
-        """As :func:`mmsbgen.graph.ids.number_integers`, of the values of all ranks; it writes over ``values``."""
+    def number_integers(self, values: npt.NDArray[Any]) -> tuple[Ints, npt.NDArray[Any]]:
+        """As :func:`mmsbgen.graph.ids.number_integers`, of the values of all ranks."""
         extent = (int(values.min()), int(values.max())) if values.size else None
         extents, sizes = zip(*self.told((extent, values.size)), strict=True)
         known = list(filter(None, extents))
         if not known:
-            return values, values
+            return values.astype(np.int64), values
         low, high = min(one[0] for one in known), max(one[1] for one in known)
         if high - low >= 4 * sum(sizes) + 65536:
             own, places = number_integers(values)
             ids = self._merged(own)
             return ids, np.searchsorted(ids, own)[places]
+        if low:
+            values -= values.dtype.type(low)
         seen = np.zeros(high - low + 1, np.bool_)
-        values -= low
-        seen[values] = True
+        for begin in range(0, values.size, AT_A_TIME):
+            seen[values[begin : begin + AT_A_TIME]] = True
         distinct = np.flatnonzero(self.either(seen))
-        place = np.empty(seen.size, np.uint32)
-        place[distinct] = np.arange(distinct.size, dtype=np.uint32)
-        return distinct + low, place[values]
+        renumber(values, distinct, seen.size)
+        return distinct + low, values
 
     def _merged(self, own: Ints) -> Ints:
         """The distinct integers of all ranks, ascending; ``own`` are those of this rank."""
@@ -267,35 +261,32 @@ class SharedText(WholeText):
             self._wait(self._comm.Ibcast(data[first : first + _FLAGS], 0))
         return data
 
-    def graph(
-        self, file: Path, first: npt.NDArray[Any], second: npt.NDArray[Any], ids: npt.NDArray[Any]
-    ) -> Graph | None:
-        """The graph of the links ``[L]`` and ``[L]`` of all ranks, on rank 0; raises as ``build_graph``."""
+    def graph(self, file: Path, pairs: UInt32Array, ids: npt.NDArray[Any]) -> Graph | None:
+        """The graph of the links ``[L, 2]`` of all ranks, on rank 0; raises as ``build_graph``.  It overwrites them."""
         name = short_name(file)
         check_count(int(ids.size), name)
         # Four copies of the keys; the check also gives back to the system what the parser has freed.
-        self.agree(lambda: need_memory(file, 32 * first.size * self.here))
-        up, down, n_self_loops = directed_keys(first, second)
+        self.agree(lambda: need_memory(file, 16 * len(pairs) * self.here))
+        up, down, n_self_loops = directed_keys(pairs)
         cuts = self._cuts(up if up.size > down.size else down)
         up, down = (distinct_keys(self._exchanged(keys, cuts)) for keys in (up, down))
         keys = merged_keys(up, down)
-        counts = self._gathered(keys.size, first.size, n_self_loops, up.size + down.size - keys.size)
+        counts = self._gathered(keys.size, len(pairs), n_self_loops, up.size + down.size - keys.size)
         del up, down
         if self.rank:
             for begin in range(0, keys.size, _KEYS):
                 self._world.send(keys[begin : begin + _KEYS], 0)
             return None
         n_links, *rest = counts.sum(axis=0).tolist()
-        need_memory(file, 16 * n_links)
-        links, end = np.empty((n_links, 2), np.int64), 0
-        for at, size in enumerate(counts[:, 0].tolist()):
-            for begin in range(0, size, _KEYS):
-                part = keys[begin : begin + _KEYS] if at == 0 else np.empty(min(_KEYS, size - begin), np.uint64)
-                if at:
-                    self._world.receive(part, at)
-                links[end : end + part.size] = unpack_pairs(part)
-                end += part.size
-        return graph_of_links(links, ids, *rest, name=name, file=record_path(file))
+        need_memory(file, 8 * n_links)
+        found, end = np.empty(n_links, np.uint64), keys.size
+        found[:end] = keys
+        del keys
+        for at, size in enumerate(counts[1:, 0].tolist(), 1):
+            for begin in range(end, end + size, _KEYS):
+                self._world.receive(found[begin : min(begin + _KEYS, end + size)], at)
+            end += size
+        return graph_of_links(links_of(found), ids, *rest, name=name, file=record_path(file))
 
     def _cuts(self, keys: UInt64Array) -> UInt64Array:
         """Keys ``[ranks - 1]`` between the ranges of vertices of the ranks, with about as many links each."""

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.progress import Stage, stage
+from mmsbgen.graph.building import graph_of_pairs
 from mmsbgen.graph.files.file_bytes import (
     WHOLE,
     foreign_format,
@@ -41,7 +42,7 @@ from mmsbgen.graph.files.file_bytes import (
 from mmsbgen.graph.files.text_tables import FEW_ROWS, find_delimiter, read_ends, warn_of_disjoint
 from mmsbgen.graph.files.tokens import Fields, parse_integers, split_fields
 from mmsbgen.graph.files.words import INTEGER, as_int64
-from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, build_graph
+from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, UInt32Array
 from mmsbgen.graph.ids import WholeText, holds_first, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
@@ -87,14 +88,17 @@ def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) 
     """The graph of the content ``raw`` of ``file``, an edge list or a table; raises as :func:`load_edge_list`."""
     if kind := foreign_format(file, raw):
         raise InputError(f"{file} has the format {kind}, and is no edge list or table; give one of these")
-    ends = links_of_text(file, raw, reading, told)
-    return build_graph(*ends, name=short_name(file), file=record_path(file))
+    texts = [raw]
+    del raw  # so that it is freed once it is parsed: only the callee has it
+    return graph_of_pairs(
+        *links_of_text(file, texts.pop(), reading, told), name=short_name(file), file=record_path(file)
+    )
 
 
 def links_of_text(
     file: Path, raw: bytes, reading: ReadingOptions, told: Stage, among: WholeText = WHOLE
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The two ends of the links of a text, integers ``[L]`` and ``[L]``, and the ids ``[N]`` of all vertices.
+) -> tuple[UInt32Array, NDArray[Any]]:
+    """The links of a text, uint32 ``[L, 2]``, and the ids ``[N]`` of all vertices.
 
     Of a text that several processes read, ``raw`` is the part of this one, in whole lines, and ends are its own; the
     first process has the ids, and its part is at least as long as :func:`links_begin` says.
@@ -115,10 +119,10 @@ def links_of_text(
         if reading.format == "auto":
             _refuse_counts(file, numbers, among)
         if (extra := _in_all(as_int64(isolated), among)) is not None:
-            raw = text = b""  # of a large graph they take as much as the numbers
+            raw = text = b""  # of a large graph they take more than the numbers
+            n_ends = numbers.size
             ids, places = among.number_integers(np.concatenate([numbers, extra]) if extra.size else numbers)
-            places = places[: numbers.size]
-            return places[0::2], places[1::2], ids
+            return np.ascontiguousarray(places[:n_ends].reshape(-1, 2), np.uint32), ids
 
     among.agree(lambda: need_fields(file, raw, "text", among.here))
     blocks = partial(_checked_blocks, file, text, told, Fields.words, among)
@@ -168,7 +172,7 @@ def _in_all(found: Result | None, among: WholeText) -> Result | None:
     return found if all(among.told(found is not None)) else None
 
 
-def _refuse_counts(file: Path, numbers: Int64Array, among: WholeText) -> None:
+def _refuse_counts(file: Path, numbers: NDArray[Any], among: WholeText) -> None:
     """Raise InputError if the first line of an edge list ``[2 L]`` may be the numbers of vertices and links.
 
     So begin files of METIS, whose other lines are neighbours, and lists with a line of counts.
@@ -198,7 +202,7 @@ def _links_of_words(
     among: WholeText,
     kept: NDArray[np.bool_] | None = None,
     chosen: Sequence[Any] | None = None,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+) -> tuple[UInt32Array, NDArray[Any]]:
     """As :func:`links_of_text`, of the ids ``[2 L]`` of all rows in order, of which those ``kept`` are links.
 
     A warning tells if the columns that the user has ``chosen`` have no id in common.
@@ -212,7 +216,7 @@ def _links_of_words(
         distinct, places = among.number_words(every)
         # The others need no more than their number.
         ids = np.arange(len(distinct)) if among.rank else _word_ids(file, distinct)
-    pairs = places[: len(words)].reshape(-1, 2)
+    pairs = places[: len(words)].reshape(-1, 2).astype(np.uint32)
     if chosen is not None and sum(among.told(len(pairs))) >= FEW_ROWS:
         both = np.ones(ids.size, np.bool_)
         for end in range(2):
@@ -223,7 +227,7 @@ def _links_of_words(
             warn_of_disjoint(chosen)
     if kept is not None:
         pairs = pairs[kept]
-    return pairs[:, 0], pairs[:, 1], ids
+    return pairs, ids
 
 
 def _word_ids(file: Path, distinct: list[bytes]) -> NDArray[Any]:
@@ -235,10 +239,10 @@ def _word_ids(file: Path, distinct: list[bytes]) -> NDArray[Any]:
     return string_ids([word.decode() for word in distinct])
 
 
-def _all_integers(file: Path, text: bytes, told: Stage, among: WholeText) -> Int64Array | None:
-    """The ids in order, int64 ``[2 L]``; None if any of the whole text is not an integer."""
+def _all_integers(file: Path, text: bytes, told: Stage, among: WholeText) -> NDArray[Any] | None:
+    """The ids in order, ``[2 L]`` as :func:`_integer_pairs`; None if any of the whole text is not an integer."""
 
-    def found() -> Int64Array | InputError | None:
+    def found() -> NDArray[Any] | InputError | None:
         try:
             return _integer_pairs(file, text, told, among)
         except InputError as error:
@@ -249,7 +253,7 @@ def _all_integers(file: Path, text: bytes, told: Stage, among: WholeText) -> Int
     if not all(among.told(numbers is not None)):
         return None
 
-    def checked() -> Int64Array | None:
+    def checked() -> NDArray[Any] | None:
         if isinstance(numbers, InputError):
             raise numbers
         return numbers
@@ -257,25 +261,19 @@ def _all_integers(file: Path, text: bytes, told: Stage, among: WholeText) -> Int
     return among.agree(checked)
 
 
-def _integer_pairs(file: Path, text: bytes, told: Stage, among: WholeText) -> Int64Array | None:
-    """All ids of the text in order, int64 ``[2 L]``; None if any is not an integer."""
-    parts = []
+def _integer_pairs(file: Path, text: bytes, told: Stage, among: WholeText) -> NDArray[Any] | None:
+    """All ids of the text in order ``[2 L]``, uint32 if all fit, else int64; None if any is not an integer."""
+    numbers: NDArray[Any] = np.empty(2 * text.count(b"\n"), dtype=np.uint32)
+    end = 0
     for _, part in _checked_blocks(file, text, told, parse_integers, among):
         if part is None:
             return None
-        parts.append(part)
-    numbers, end = np.empty(sum(map(len, parts)), dtype=np.int64), 0
-    for part in _taken(parts):
+        if part.size and numbers.dtype != np.int64 and not 0 <= part.min() <= part.max() < 1 << 32:
+            narrow, numbers = numbers[:end], np.empty(numbers.size, dtype=np.int64)
+            numbers[:end] = narrow
         numbers[end : end + part.size] = part
         end += part.size
-    return numbers
-
-
-def _taken(parts: list[Int64Array]) -> Iterator[Int64Array]:
-    """Take ``parts`` out of their list one by one: those of a large graph are not kept beside a copy of all."""
-    parts.reverse()
-    while parts:
-        yield parts.pop()
+    return numbers[:end]
 
 
 def _checked_blocks(

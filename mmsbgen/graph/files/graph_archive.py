@@ -17,9 +17,9 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.graph.changes import split_holding_out
 from mmsbgen.graph.files.file_bytes import short_name
-from mmsbgen.graph.graph import Graph, LoadReport, pack_pairs
+from mmsbgen.graph.graph import Graph, LoadReport
 from mmsbgen.graph.ids import string_ids
-from mmsbgen.graph.split import HeldOut, Split, held_out
+from mmsbgen.graph.split import HeldOut, Split, held_out, places_of
 
 #: A member that only these archives have.
 _MEMBER = "non_links.npy"
@@ -46,20 +46,21 @@ def is_graph_archive(file: Path | bytes) -> bool:
         return False
 
 
-def graph_of_archive(file: Path, raw: bytes) -> Graph:
-    """The graph of an archive; raises :class:`InputError` if it is damaged."""
+def graph_of_archive(file: Path, raw: bytes | None = None) -> Graph:
+    """The graph of an archive, a file or its content ``raw``; raises :class:`InputError` if it is damaged."""
     return _read(file, raw)[0]
 
 
 def split_of_archive(file: Path, seed: int) -> Split:
     """The graph of an archive with the pairs that were held out; raises :class:`InputError` if it is damaged."""
-    graph, held = _read(file, file.read_bytes())
+    graph, held = _read(file)
     return split_holding_out(graph, seed, *held)
 
 
-def _read(file: Path, raw: bytes) -> tuple[Graph, list[HeldOut]]:
+def _read(file: Path, raw: bytes | None = None) -> tuple[Graph, list[HeldOut]]:
     try:
-        with stored_arrays(io.BytesIO(raw)) as arrays:
+        # A file is read array by array: its content is never there beside the links.
+        with file.open("rb") if raw is None else io.BytesIO(raw) as opened, stored_arrays(opened) as arrays:
             ids, links = arrays["ids"], arrays["links"]
             if ids.dtype.kind == "U":
                 ids = string_ids(ids.tolist())
@@ -74,8 +75,7 @@ def _read(file: Path, raw: bytes) -> tuple[Graph, list[HeldOut]]:
                     raise ValueError(f"its {name} pairs are not those of its graph")
                 cut = len(pairs) - n_non_links
                 held.append(held_out(pairs[:cut], pairs[cut:]))
-                linked_pairs = np.isin(pack_pairs(*pairs.T), pack_pairs(*links.T))
-                if not np.array_equal(linked_pairs, held[-1].labels):
+                if [places_of(graph.links, part).size for part in (pairs[:cut], pairs[cut:])] != [cut, 0]:
                     raise ValueError(f"its {name} pairs are not those of its graph")
             return graph, held
     except (*FOREIGN, *DAMAGED) as error:

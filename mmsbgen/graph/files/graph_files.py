@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
+from mmsbgen.base.user_files import need_memory
 from mmsbgen.graph.files.edgelist import graph_of_text
 from mmsbgen.graph.files.file_bytes import (
     FIELD_BYTES,
@@ -23,15 +24,16 @@ from mmsbgen.graph.files.file_bytes import (
     short_name,
     text_lines,
 )
+from mmsbgen.graph.files.graph_archive import graph_of_archive, is_graph_archive
 from mmsbgen.graph.files.matrix_files import from_matrix_market, from_npy, from_npz, from_parquet
 from mmsbgen.graph.files.neighbour_lists import from_adjacency_list, from_dimacs, from_metis
 from mmsbgen.graph.files.network_files import from_gml, from_pajek
 from mmsbgen.graph.files.tokens import parse_integers, split_fields
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.files.xml_graphs import from_xml
-from mmsbgen.graph.graph import Graph, Int64Array, link_keys, unpack_pairs
+from mmsbgen.graph.graph import Graph, Int64Array, link_keys, links_of
 from mmsbgen.graph.ids import number_ids, number_integers
-from mmsbgen.graph.reading_options import ReadingOptions
+from mmsbgen.graph.reading_options import ReadingOptions, need_weights
 
 _READERS: dict[str, Callable[[Path, bytes, ReadingOptions], Graph]] = {
     "adjlist": from_adjacency_list,
@@ -61,10 +63,16 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
     """
     file, reading = Path(path), reading or ReadingOptions()
     with stage(f"reading {file.name}", unit="B") as told:
+        if reading.format in ("auto", "npz") and reading.columns is None and _is_plain_archive(file):
+            need_weights(reading, str(file))
+            need_memory(file, file.stat().st_size)
+            return as_read(graph_of_archive(file), file, reading)
         raw = read_graph_bytes(file)
         kind = format_of(file, raw) if reading.format == "auto" else reading.format
         if kind == "text":
-            graph = graph_of_text(file, raw, reading, told)
+            texts = [raw]
+            del raw  # so that it is freed once it is parsed: only the callee has it
+            graph = graph_of_text(file, texts.pop(), reading, told)
         elif reading.columns is not None and kind not in _WITH_COLUMNS:
             raise InputError(f"{file} has the format {kind}, which has no columns: leave out {reading.columns!r}")
         else:
@@ -72,6 +80,10 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
                 need_fields(file, raw, kind)
             graph = _READERS[kind](file, raw, reading)
     return as_read(graph, file, reading)
+
+
+def _is_plain_archive(file: Path) -> bool:
+    return record_path(file) is not None and is_graph_archive(file)
 
 
 def as_read(graph: Graph, file: Path, reading: ReadingOptions) -> Graph:
@@ -97,7 +109,7 @@ def with_vertices(graph: Graph, vertices: str | os.PathLike[str] | Iterable[Any]
     place, found = _numbered_with(graph, vertices)
     if found.size == graph.n_vertices and found.dtype.kind == graph.ids.dtype.kind:
         return graph
-    links = unpack_pairs(link_keys(graph.links, place[: graph.n_vertices]))
+    links = links_of(link_keys(graph.links, place[: graph.n_vertices]))
     report = replace(graph.report, n_isolated=graph.report.n_isolated + found.size - graph.n_vertices)
     return replace(graph, n_vertices=int(found.size), ids=found, links=links, report=report)
 

@@ -21,7 +21,7 @@ _SPREAD = 0.65
 _STEPS, _FEWEST_STEPS, _OPERATIONS = 400, 50, 3e7
 
 
-def links_between(cover: Cover, links: Ints, most: int) -> Ints:
+def links_between(cover: Cover, links: npt.NDArray[Any], most: int) -> Ints:
     """The number of links between each two of the ``most`` largest communities, int64 ``[C, C]``.
 
     A link counts for every pair of a community of one end and a community of the other. A link between vertices that

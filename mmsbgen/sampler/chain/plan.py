@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.blocks.link_kernels import most_groups
@@ -36,9 +38,9 @@ class Plan:
         self.options = options = options.sized_for(graph.n_vertices, graph.n_links)
         self.strategy = strategies.strategy(options.mini_batch)
         # Blocks take all links of their vertices; only stars and pairs look pairs up.
-        looked_up = slice(0) if options.block else slice(None)
-        self.links = EdgeSet.build(split.training_links[looked_up])
-        self.held = EdgeSet.build(split.held_out_pairs[looked_up])
+        nothing = np.zeros((0, 2), np.uint32)
+        self.links = EdgeSet.build(nothing if options.block else split.training_links)
+        self.held = EdgeSet.build(nothing if options.block else split.held_out_pairs)
         self.sources = strategies.Sources(split, self.links, self.held, options)
         self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))

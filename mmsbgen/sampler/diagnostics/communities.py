@@ -10,8 +10,7 @@ import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.processes import side_by_side
-from mmsbgen.graph.graph import Adjacency
+from mmsbgen.graph.graph import Adjacency, degrees_of
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
@@ -35,8 +34,6 @@ _A_LINK = _RATHER = 0.5
 _PASSES = 3
 #: Share of a vertex's links that puts it into the community that explains them, whatever its row.
 _MOST = 0.5
-#: Fewest links that a thread takes at a time.
-_LINKS = 1 << 20
 #: Called with the share that is done.
 Tell = Callable[[float], None]
 
@@ -92,15 +89,29 @@ def _link(m: Memberships, rows: RowSource, links: Array, threshold: float, tell:
     return pairs[1], pairs[0]
 
 
-def _counted(m: Memberships, rows: RowSource, links: Array, tell: Tell, members: Array | None = None) -> Floats:
-    """How many links of each vertex each of its communities in ``m`` explains, ``[N, r]``.
+def _counted(
+    m: Memberships,
+    rows: RowSource,
+    links: Array,
+    tell: Tell,
+    members: Array | None = None,
+    least: float = _A_LINK,
+    at: Ints | None = None,
+) -> tuple[Ints, Floats]:
+    """Numbers of links of a vertex that one of its communities in ``m`` explains, and their places in ``[N, r]``.
 
-    With ``members`` ``[N, r]``, only links to members of the community count.
+    The places ``[M]``, ascending, are those of numbers of ``least`` or more, or ``at``.  With ``members`` ``[N, r]``,
+    only links to members of the community count.
     """
-    flat, r = np.zeros(m.indices.size), m.indices.shape[1]
+    r, vertices = m.indices.shape[1], np.zeros(0, np.int64)
     if (on_device := getattr(rows, "explained_links", None)) is not None:
+        # Most links are counted there.  Of an array of this size only the rows of other links are made float64.
         known, links = on_device(members)
-        flat = known[:, :r].astype(np.float64).ravel()
+        known, vertices = np.ascontiguousarray(known[:, :r]), np.unique(links)
+        flat = known[vertices].astype(np.float64).ravel()
+    else:
+        flat = np.zeros(m.indices.size)
+        known = flat.reshape(-1, r)
     for ends, shares in _told(explained_at(_gathered(m, links), rows, m.beta, m.delta, m.indices), len(links), tell):
         counted = shares.astype(np.float64)
         if members is not None:
@@ -111,9 +122,18 @@ def _counted(m: Memberships, rows: RowSource, links: Array, tell: Tell, members:
             for column in range(r):
                 shared |= wanted == others[:, :, column, None]
             counted *= shared
+        row = np.searchsorted(vertices, ends) if vertices.size else ends
         # Flat indices: np.add.at is twenty times slower with several index arrays.
-        np.add.at(flat, (ends[:, :, None] * r + np.arange(r)).ravel(), counted.ravel())
-    return flat.reshape(-1, r)
+        np.add.at(flat, (row[:, :, None] * r + np.arange(r)).ravel(), counted.ravel())
+    known[vertices] = flat.reshape(-1, r)[: vertices.size]
+    given, at = at is not None, np.flatnonzero(known >= least) if at is None else at
+    counts = known.ravel()[at].astype(np.float64)
+    if vertices.size:
+        row = np.minimum(np.searchsorted(vertices, at // r), vertices.size - 1)
+        exact = np.flatnonzero(vertices[row] == at // r)
+        counts[exact] = flat[row[exact] * r + at[exact] % r]
+    kept = slice(None) if given else counts >= least
+    return at[kept], counts[kept]
 
 
 def _most(counts: Floats, degrees: Ints, least: float = _MOST) -> Array:
@@ -126,33 +146,22 @@ def _most(counts: Floats, degrees: Ints, least: float = _MOST) -> Array:
     return found
 
 
-def _degrees(links: Array, n: int) -> Ints:
-    """The number of links ``[N]`` of each of ``n`` vertices."""
-    step = max(_LINKS, 2 * n)  # counts of fewer links would take more memory than the links
-
-    def count(first: int) -> Ints:
-        return np.bincount(links[first : first + step].ravel(), minlength=n)
-
-    return sum(side_by_side(count, range(0, len(links), step)), np.zeros(n, np.int64))
-
-
 def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
-    degrees = _degrees(links, len(m.indices))
+    degrees = degrees_of(links, len(m.indices))
 
-    def counted(number: int, members: Array | None) -> Floats:
-        return _counted(m, rows, links, lambda share: tell((number + share) / _PASSES), members)
+    def counted(number: int, members: Array | None, at: Ints | None = None) -> tuple[Ints, Floats]:
+        return _counted(m, rows, links, lambda share: tell((number + share) / _PASSES), members, at=at)
 
-    n_explained = counted(0, None).ravel()
     # The candidates, one by one, by flat places: later passes count fewer links, so that no others come.
-    at = np.flatnonzero(n_explained >= _A_LINK)
-    vertex, of, counts = at // m.indices.shape[1], m.indices.ravel()[at].astype(np.int64), n_explained[at]
+    at, counts = counted(0, None)
+    vertex, of = at // m.indices.shape[1], m.indices.ravel()[at].astype(np.int64)
     most = _most(counts, degrees[vertex], max(threshold, _MOST))
     likely = member_chances(vertex, of, counts, degrees, m.width, residual=False)
     # The chain explains links by chance too, between vertices that are hardly in a community: those count no longer.
     for number in range(1, _PASSES):
         members = np.zeros(m.indices.size, bool)
         members[at] = (likely > _RATHER) | most
-        counts = counted(number, members.reshape(m.indices.shape)).ravel()[at]
+        counts = counted(number, members.reshape(m.indices.shape), at)[1]
         left = counts >= _A_LINK
         likely = np.zeros(vertex.size)
         likely[left] = member_chances(vertex[left], of[left], counts[left], degrees, m.width, residual=True)
@@ -162,11 +171,12 @@ def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, t
 
 def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
     # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
-    n_explained, degrees = _counted(m, rows, links, tell), _degrees(links, len(m.indices))
-    enough = n_explained > _OF_LINKS * threshold * degrees[:, None]
-    most = _most(n_explained, degrees[:, None], max(threshold, _MOST))
-    vertex, at = np.nonzero(((m.values > threshold) & enough) | most)
-    return vertex, m.indices[vertex, at].astype(np.int64)
+    at, counts = _counted(m, rows, links, tell, least=0.0)
+    vertex = at // m.indices.shape[1]
+    degrees = degrees_of(links, len(m.indices))[vertex]
+    enough = counts > _OF_LINKS * threshold * degrees
+    chosen = ((m.values.ravel()[at] > threshold) & enough) | _most(counts, degrees, max(threshold, _MOST))
+    return vertex[chosen], m.indices.ravel()[at[chosen]].astype(np.int64)
 
 
 RULES = {

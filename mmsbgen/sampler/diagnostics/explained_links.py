@@ -168,7 +168,7 @@ def explained(links: Ints, rows: RowSource, beta: Floats, delta: float) -> Itera
     """
     step = max(1, _BLOCK // beta.size)
     for first in range(0, len(links), step):
-        ends = links[first : first + step]
+        ends = links[first : first + step].astype(np.int64)
         there, at = np.unique(ends, return_inverse=True)
         a, b = at.reshape(ends.shape).T
         pi = rows(there)
@@ -193,7 +193,7 @@ def explained_at(
         return
     step, cached = max(1, _BLOCK // beta.size), max(1, _CACHED // beta.size)
     for first in range(0, len(links), step):
-        ends = links[first : first + step]
+        ends = links[first : first + step].astype(np.int64)
         there, index = np.unique(ends, return_inverse=True)
         index = index.reshape(ends.shape)
         pi = rows(there)

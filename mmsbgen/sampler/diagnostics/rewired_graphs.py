@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.graph import Graph
-from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints
+from mmsbgen.sampler.diagnostics.explained_links import Floats
 from mmsbgen.sampler.starts import leiden
 
 #: Share of an eigenvector that communities explain, from which they show the structure that it is evidence of.
@@ -75,7 +75,8 @@ def rewired(
     """
     from scipy.sparse.linalg import ArpackNoConvergence
 
-    eigenvalues, modularities, links, agreement = [], [], graph.links, 0.0
+    links: npt.NDArray[Any] = graph.links
+    eigenvalues, modularities, agreement = [], [], 0.0
     for done in range(_REWIRED + 1):
         try:
             value, vector, weights = second_eigenpair(links, graph.n_vertices)
@@ -92,7 +93,7 @@ def rewired(
     return Rewired(Statistic.of(eigenvalues), Statistic.of(modularities), agreement)
 
 
-def second_eigenpair(links: Ints, n_vertices: int) -> tuple[float, Floats, Floats]:
+def second_eigenpair(links: npt.NDArray[Any], n_vertices: int) -> tuple[float, Floats, Floats]:
     """Second largest eigenvalue of (D + c)^-1/2 (A + c/N) (D + c)^-1/2, c the mean degree (Amini et al. 2013).
 
     Also its eigenvector ``[N]`` divided by the square roots of ``weights`` ``[N]`` = D + c, and these.

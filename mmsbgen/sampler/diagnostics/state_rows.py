@@ -63,7 +63,7 @@ class _OnDevice:
         padded[: shape.k] = beta
         with device.upload(padded) as strengths:
             for first in range(0, len(links), step):
-                ends = links[first : first + step]
+                ends = links[first : first + step].astype(np.int64)
                 count = len(ends)
                 for name, end in zip(("pairs_a", "pairs_b"), ends.T.astype(np.uint32), strict=True):
                     device.write(values[name], np.ascontiguousarray(end))
@@ -140,7 +140,7 @@ def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
     return StateRows(sampler) if not averaged and "explain_at" in sampler.kernels else Rows(sampler, averaged)
 
 
-def best_communities(sampler: Sampler, links: Ints) -> tuple[Ints, Array]:
+def best_communities(sampler: Sampler, links: Array) -> tuple[Ints, Array]:
     """The community ``[E]`` that explains each of ``links`` ``[E, 2]`` best, and its share ``[E]`` of p(link)."""
     return _explained(sampler, links, sampler.values["beta"])
 
@@ -155,7 +155,7 @@ def leading_communities(sampler: Sampler) -> Ints:
         return _explained(sampler, np.stack([vertices, vertices], axis=1), alike)[0]
 
 
-def _explained(sampler: Sampler, pairs: Ints, beta: Any) -> tuple[Ints, Array]:
+def _explained(sampler: Sampler, pairs: Array, beta: Any) -> tuple[Ints, Array]:
     """The best community and its share for ``pairs`` ``[P, 2]``, in parts to bound the memory."""
     device, values = sampler.device, sampler.values
     given = values | {"beta": beta, "pairs_a": values["explained_a"], "pairs_b": values["explained_b"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.graph.graph import Adjacency
+from mmsbgen.graph.graph import AT_A_TIME, Adjacency
 from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource, explained_at
 from mmsbgen.sampler.diagnostics.memberships import Memberships
@@ -29,7 +29,8 @@ def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, commu
     new_vertices, new_communities = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     covered = np.zeros(n, bool)
     covered[vertices] = True
-    links = links[~(covered[links[:, 0]] & covered[links[:, 1]])]
+    parts = (links[first : first + AT_A_TIME] for first in range(0, len(links), AT_A_TIME))
+    links = np.concatenate([np.zeros((0, 2), np.int64), *(part[~covered[part].all(axis=1)] for part in parts)])
     while True:
         inside = covered[links]
         border = links[inside[:, 0] != inside[:, 1]]
@@ -75,16 +76,20 @@ def components_of(n_vertices: int, links: Ints, adjacency: Adjacency | None = No
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    reached, left = np.zeros(n_vertices, bool), links
+    labels, count, step = np.arange(n_vertices), n_vertices, max(AT_A_TIME, n_vertices)
     if adjacency is not None and adjacency.neighbours.size:
         reached = _reached(adjacency)
-    first = int(reached.argmax())
-    if reached[first]:
-        left = links[:0] if reached.all() else links[~(reached[links[:, 0]] & reached[links[:, 1]])]
-        left = np.where(reached[left], first, left)
-    matrix = coo_array((np.ones(len(left), np.int8), tuple(left.T)), (n_vertices, n_vertices))
-    labels: Ints = connected_components(matrix, directed=False)[1].astype(np.int64)
-    labels[reached] = labels[first]
+        if reached.all():
+            return np.zeros(n_vertices, np.int64)
+        labels[reached] = reached.argmax()
+    # A part of the links joins the components of the parts before it, whose matrix soon is small.
+    for first in range(0, len(links), step):
+        ends = labels[links[first : first + step]]
+        ends = ends[ends[:, 0] != ends[:, 1]]
+        if len(ends):
+            matrix = coo_array((np.ones(len(ends), np.bool_), tuple(ends.T)), (count, count))
+            count, joined = connected_components(matrix, directed=False)
+            labels = joined.astype(np.int64)[labels]
     return labels
 
 

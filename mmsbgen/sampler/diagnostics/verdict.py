@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.graph import Split
+from mmsbgen.graph.graph import AT_A_TIME
 from mmsbgen.graph.ids import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
@@ -268,7 +269,7 @@ def ranks(
     parts = [slice(first, first + _ROWS) for first in range(0, len(pi), _ROWS)]
     list(side_by_side(lambda part: np.matmul(weighted[part], pi.T, out=scores[part]), parts))
 
-    def means(drawn: Ints, known: list[Ints], share: float) -> Floats:
+    def means(drawn: Ints, known: list[npt.NDArray[Any]], share: float) -> Floats:
         barred = _barred(vertices, known, split.graph.n_vertices)
         return mean_ranks(drawn, scores, barred, rng, lambda done: tell(share + done / (1 + corrected)))
 
@@ -284,15 +285,16 @@ def _some(pairs: Ints, most: int, rng: np.random.Generator) -> Ints:
     return pairs if len(pairs) <= most else pairs[np.sort(rng.choice(len(pairs), most, replace=False))]
 
 
-def _barred(vertices: Ints, known: list[Ints], n_vertices: int) -> npt.NDArray[np.bool_]:
+def _barred(vertices: Ints, known: list[npt.NDArray[Any]], n_vertices: int) -> npt.NDArray[np.bool_]:
     """Which pairs of ``vertices`` ``[V]`` are in arrays ``known`` ``[P, 2]`` or loops, ``[V, V]``."""
     there = np.zeros(n_vertices, np.bool_)
     there[vertices] = True
     barred = np.eye(vertices.size, dtype=np.bool_)
     for pairs in known:
-        inside = np.flatnonzero(there[pairs[:, 0]] & there[pairs[:, 1]])
-        a, b = np.searchsorted(vertices, pairs[inside]).T
-        barred[a, b] = barred[b, a] = True
+        for first in range(0, len(pairs), AT_A_TIME):
+            part = pairs[first : first + AT_A_TIME]
+            a, b = np.searchsorted(vertices, part[there[part].all(axis=1)]).T
+            barred[a, b] = barred[b, a] = True
     return barred
 
 

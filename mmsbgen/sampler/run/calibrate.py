@@ -140,7 +140,7 @@ class _Draws:
         free: Ints = pairs[known[at] != keys]
         return free
 
-    def rated(self, found: Memberships, each: Sequence[Ints]) -> list[_Rated]:
+    def rated(self, found: Memberships, each: Sequence[npt.NDArray[Any]]) -> list[_Rated]:
         """The pairs of ``each`` array ``[S, 2]``, all in one go."""
         pairs, ends = np.concatenate(each), np.cumsum([len(one) for one in each])[:-1]
         p = found.link_probabilities(pairs, calibrated=False)

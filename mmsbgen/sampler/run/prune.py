@@ -42,7 +42,7 @@ _LINKS = 1 << 20
 _ELEMENTS = 1 << 20
 
 
-def evidence(links: Ints, best: Ints, degrees: Ints, k: int) -> Floats:
+def evidence(links: Array, best: Ints, degrees: Ints, k: int) -> Floats:
     """Evidence over cost ``[K]`` of the communities; 0 for empty ones.
 
     ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``degrees`` ``[N]``
@@ -124,8 +124,9 @@ def needless(sampler: Sampler) -> Ints:
     pairs, links = (np.delete(array, split.unlinked_validation, axis=0) for array in (pairs, links))
     if min(np.count_nonzero(links), np.count_nonzero(~links)) < 2:
         return np.zeros(0, np.int64)
-    best, _ = best_communities(sampler, split.training_links)
-    ratios = evidence(split.training_links, best, split.training_adjacency.degrees, k)
+    training = split.training_links
+    best, _ = best_communities(sampler, training)
+    ratios = evidence(training, best, split.training_adjacency.degrees, k)
     order = np.argsort(ratios, kind="stable")
     density = split.graph.density
     mean, variance = np.zeros(k), np.zeros(k)

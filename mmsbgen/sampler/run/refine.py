@@ -55,7 +55,7 @@ class Move:
     members: Ints
 
 
-def moves(links: Ints, best: Ints, shares: Array, k: int, seed: int, mover: Mover = in_threads) -> list[Move]:
+def moves(links: Array, best: Ints, shares: Array, k: int, seed: int, mover: Mover = in_threads) -> list[Move]:
     """The moves: the most distinct parts, one for each empty community of ``k``.
 
     ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``shares`` ``[E]`` its

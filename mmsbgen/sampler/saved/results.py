@@ -37,6 +37,8 @@ from mmsbgen.scores.cover import cover_text, words_of
 
 #: Arrays of a file that all of pi replaces, with its means and deviations.
 _OF_PI = ("communities", "shares", "rest", "spread", "codes", "mean", "sd", "mean_codes", "sd_codes")
+#: Sparse rows read at a time.
+_ROWS = 1 << 18
 #: Python library of each backend.
 _LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
 
@@ -77,12 +79,19 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
 def _entries(state: SparseState, r: int) -> tuple[Array, Array, Array, Array]:
     """As :func:`mmsbgen.sampler.diagnostics.memberships.largest_of_parts`, from sparse rows: at most R entries."""
     k, floor, n = state.shape.k, state.shape.floor, state.shape.n_vertices
-    kept, sizes = filled(*state.entries(), k, floor)
-    indices, values = kept[:, :r].astype(np.int32), sizes[:, :r]
-    cut = sizes[:, r:].astype(np.float64)
-    rest = cut.sum(axis=1) + (k - kept.shape[1]) * floor
-    spread = np.full(k, n * floor) - np.bincount(kept.ravel(), minlength=k) * floor
-    return indices, values, rest, spread + np.bincount(kept[:, r:].ravel(), cut.ravel(), minlength=k)
+    most = min(state.shape.entries, k)
+    indices = np.empty((n, min(r, most)), np.int32)
+    values, rest = np.empty(indices.shape, state.shape.real), np.empty(n)
+    counts, spread = np.zeros(k, np.int64), np.zeros(k)
+    for first in range(0, n, _ROWS):
+        part = slice(first, min(first + _ROWS, n))
+        kept, sizes = filled(*state.entries(part.start, part.stop), k, floor)
+        indices[part], values[part] = kept[:, :r], sizes[:, :r]
+        cut = sizes[:, r:].astype(np.float64)
+        rest[part] = cut.sum(axis=1) + (k - most) * floor
+        counts += np.bincount(kept.ravel(), minlength=k)
+        np.add.at(spread, kept[:, r:].ravel(), cut.ravel())
+    return indices, values, rest, np.full(k, n * floor) - counts * floor + spread
 
 
 def with_codes(found: Memberships, sampler: Sampler) -> Memberships:

@@ -86,7 +86,7 @@ class Searcher:
         """Begin; returns the process.  Raises OSError if the graph cannot be passed on."""
         adjacency = split.training_adjacency
         with self._links as links:
-            for array in (split.training_links, adjacency.offsets, adjacency.neighbours):
+            for array in (adjacency.offsets, adjacency.neighbours):
                 np.save(links, array)
             links.seek(0)
             self.process.connection.send((split.graph.n_vertices, k, seed, device or "", names))

@@ -73,7 +73,7 @@ def _running(seed: int = 0, threads: int | None = None) -> Iterator[Any]:
             networkit.setNumberOfThreads(before)
 
 
-def network(n: int, links: Ints) -> networkit.Graph:
+def network(n: int, links: npt.NDArray[Any]) -> networkit.Graph:
     """The networkit graph of ``n`` vertices and ``links`` ``[E, 2]``."""
     ends = tuple(np.ascontiguousarray(end, np.uint64) for end in links.T)
     # One thread, as for Leiden's algorithm: OpenMP starts its threads anew whenever their number changes.
@@ -119,7 +119,7 @@ def terminating(resolution: float, links: int) -> float:
     return math.ldexp(float(nearest), exponent - 12)
 
 
-def modularity(links: Ints, labels: Ints, resolution: float = 1.0) -> float:
+def modularity(links: npt.NDArray[Any], labels: Ints, resolution: float = 1.0) -> float:
     """Modularity of ``labels`` ``[N]`` for ``links`` ``[E, 2]`` (Newman and Girvan 2004); 0 without links."""
     if not len(links):
         return 0.0

@@ -4,8 +4,8 @@ Over its connection it gets N, K, a seed, a device and names of starts, once the
 "" for threads, finds the moves of local moving.  The configuration of its kernel comes later, once the run has what it
 needs on the device.
 
-It then reads the training links ``[E, 2]`` and the arrays of their adjacency from standard input, in NumPy's file
-format.  It sends each start, as soon as found, and warnings as texts, to
+It then reads the arrays of the training links' adjacency from standard input, in NumPy's file format.  It sends each
+start, as soon as found, and warnings as texts, to
 :class:`mmsbgen.sampler.starts.background_search.StartSearch`.
 """
 
@@ -39,12 +39,12 @@ def find(
     ``device`` finds moves, by the configuration that ``config`` waits for, or threads if either is missing.  ``links``
     is as for the program.
     """
-    pairs, offsets, neighbours = (np.load(links) for _ in range(3))
+    offsets, neighbours = (np.load(links) for _ in range(2))
     none = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
-    # Starts need only the size of the graph: checking its links takes long.
-    graph = Graph(n, np.arange(n), none.pairs, LoadReport(0, 0, 0, 0, False, n))
-    split = Split(graph, seed, pairs, none, none)
-    vars(split)["training_adjacency"] = Adjacency(offsets, neighbours)
+    # Starts need only the size of the graph.
+    graph = Graph(n, np.arange(n), np.zeros((0, 2), np.uint32), LoadReport(0, 0, 0, 0, False, n))
+    split = Split(graph, seed, none, none)
+    vars(split).update(training_adjacency=Adjacency(offsets, neighbours), n_training_links=neighbours.size // 2)
     for name in names:
         if device and name == MOVED:
             try:
