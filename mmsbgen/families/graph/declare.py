@@ -37,13 +37,15 @@ class Rounds:
     ``step`` counts rounds.
 
     Attributes:
-        state: Arrays with a value for each vertex.
+        state: Arrays with a value for each vertex.  With "min", "max" and "or" one is ``stamp``, u32: the last round
+            that a vertex was put into the frontier for.
         target: The array that updates change.
         sends: What ``v`` sends, evaluated once a vertex.
         compute: The update of one arc, from what was sent (``sent``).
         combine: How updates of one vertex combine:
             "any": all are equal, and one of them replaces NONE;
-            "min", "max": the least, or largest, stays (of numbers that are not negative, which their bits order too);
+            "min", "max": the least, or largest, stays: of u32, or of real numbers >= 0, whose bits are in their order;
+            "or": bits that one of them has (of u32, or of u64 where the device has such atomics);
             "sum": they are added up; ``worth`` and ``crossed`` then say which vertex the next round begins with.
         active: Whether ``v`` changed in the last round, for frontiers that are found by a scan.
         worth: Whether an update may still matter to ``u``.
@@ -58,7 +60,7 @@ class Rounds:
     target: str
     sends: str
     compute: str
-    combine: Literal["any", "min", "max", "sum"]
+    combine: Literal["any", "min", "max", "or", "sum"]
     active: str
     worth: str = ""
     crossed: str = ""
@@ -71,6 +73,15 @@ class Rounds:
     def ctype(self) -> str:
         """The type of the updates."""
         return next(one.ctype for one in self.state if one.name == self.target)
+
+    @property
+    def atomic(self) -> str:
+        """The word of the templates for an update by many work-items, for "min", "max" and "or"."""
+        return f"ATOMIC_{self.combine.upper()}" + ("_REAL" if self.ctype == "real" else "")
+
+    def improves(self, old: str) -> str:
+        """An expression: whether ``got`` changes a vertex whose value is ``old``, for "min", "max" and "or"."""
+        return {"min": f"got < {old}", "max": f"got > {old}", "or": f"(got & ~{old})"}[self.combine]
 
 
 BFS = Rounds(
