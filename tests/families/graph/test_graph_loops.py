@@ -15,8 +15,9 @@ from mmsbgen.backends.fake import FakeDevice, FakeKernel
 from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.base.errors import ConfigError, LaunchLimitError
 from mmsbgen.families import family
-from mmsbgen.families.graph import fused_rounds, inputs, launched_rounds, sweeps
+from mmsbgen.families.graph import fused_rounds, inputs, launched_rounds
 from mmsbgen.families.graph.generated import workload
+from mmsbgen.families.graph.ranks import pagerank
 from mmsbgen.graph import Arcs
 from mmsbgen.kernels.build import build, release, traits_of, upload
 from mmsbgen.kernels.host_program import Launches
@@ -95,7 +96,7 @@ def test_launches_of_few_rounds_go_on_where_the_last_ended(
     for most in (1, 3):
         monkeypatch.setattr(fused_rounds, "MOST_ROUNDS", most)
         monkeypatch.setattr(launched_rounds, "MOST_WORK", most)
-        monkeypatch.setattr(sweeps, "MOST_AT_ONCE", most * 1000)
+        monkeypatch.setattr(pagerank, "MOST_AT_ONCE", most * 1000)
         for name, (first, *_) in FUSED.items():
             assert list(wrong(pocl_device, name, fused(name, first), some)) == []
             default = GRAPH.kernel(name).default(PROBLEM, traits_of(pocl_device.info))
