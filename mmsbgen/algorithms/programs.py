@@ -27,6 +27,8 @@ from mmsbgen.kernels.runtime import ChosenKernel, look_up, opened_runtime
 
 #: Arrays of an undirected graph that are equal to others.
 _SAME = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}
+#: How names of arrays of real numbers end.
+_OF_REALS = ("weights", "tile_sums", "carries")
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class Programs:
             if name not in GRAPH_ARRAYS or name in values:
                 continue
             array = name if arcs.directed else _SAME.get(name, name)
-            key = (array, np.dtype(real).name) if array.endswith("weights") else array
+            key = (array, np.dtype(real).name) if array.endswith(_OF_REALS) else array
             if key not in placed:
                 placed[key] = self.device.upload(graph_array(arcs, array, real))
             values[name] = placed[key]

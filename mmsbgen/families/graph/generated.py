@@ -154,7 +154,7 @@ def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge
     tolerance = exact * (np.finfo(real).eps * _RANK_ROUNDS * (largest + 8))
     expected = Expected(exact, tolerance)
     state = inputs.state_of_pagerank(arcs, real, 0.85, 0.0, _RANK_ROUNDS)
-    return state | inputs.places(arcs), lambda got, config: expected.errors(got["rank"])
+    return state | inputs.arranged(arcs, real), lambda got, config: expected.errors(got["rank"])
 
 
 def _searches(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.families.graph.declare import NONE
+from mmsbgen.families.graph.ranks.tiles import LAYOUT, tile_array
 from mmsbgen.graph.arcs import Arcs
 
 Inputs = dict[str, Any]
@@ -19,18 +20,19 @@ SCRATCH = frozenset({"next", "visited", "kept_next", "share_next", "slots", "par
 COUNTS = 192
 #: Arcs in from which on PageRank cuts those of a vertex into parts, and the parts.
 HUB, PARTS = 4096, 64
-#: Arrays that hold the graph; kernels write only ``source_places``.
-GRAPH_ARRAYS = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights", "places", "source_places")
+#: Arrays that PageRank makes once of a graph, and all that hold it.
+ARRANGED = ("places", "source_places", "arranged", *(one.name for one in LAYOUT))
+GRAPH_ARRAYS = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights", *ARRANGED)
 
 
 def of_graph(arcs: Arcs, real: Any) -> Inputs:
-    """The arrays that hold the graph, without those of places."""
-    return {name: graph_array(arcs, name, real) for name in GRAPH_ARRAYS if not name.endswith("places")}
+    """The arrays that hold the graph, without those that PageRank makes."""
+    return {name: graph_array(arcs, name, real) for name in GRAPH_ARRAYS if name not in ARRANGED}
 
 
-def places(arcs: Arcs) -> Inputs:
-    """Places of vertices by falling number of arcs out, and an array for the place of each arc's source."""
-    return {name: graph_array(arcs, name, None) for name in GRAPH_ARRAYS if name.endswith("places")}
+def arranged(arcs: Arcs, real: Any) -> Inputs:
+    """Places of vertices by falling number of arcs out, and arrays for arcs by places."""
+    return {name: graph_array(arcs, name, real) for name in ARRANGED}
 
 
 def graph_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
@@ -43,6 +45,10 @@ def graph_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
         return found
     if name == "source_places":
         return np.zeros(max(1, arcs.n_arcs), np.uint32)
+    if name == "arranged":
+        return np.zeros(1, np.uint32)
+    if name in ARRANGED:
+        return tile_array(arcs, name, real)
     if name in ("in_offsets", "sources", "in_weights"):
         arcs = arcs.reversed
     if name.endswith("offsets"):

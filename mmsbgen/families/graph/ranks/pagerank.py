@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import ARCS_IN, IN_WEIGHTS, N
+from mmsbgen.families.graph.ranks import tiles
 from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, LOOP, PER_ITEM, PER_UNIT, fits
 from mmsbgen.families.graph.round_kernels import shape
 from mmsbgen.families.graph.sweeps import plain_default, plain_variables
@@ -44,6 +45,7 @@ _HUBS = (
 _PLACES = Argument("places", "u32", "in", "[n] place of each vertex's share: by falling number of arcs out")
 _SOURCE_PLACES = Argument("source_places", "u32", "in", "[A] place of the share that each arc brings")
 _PLACED = Argument("source_places", "u32", "inout", "[A] place of the share that each arc brings")
+_ARRANGED = Argument("arranged", "u32", "in", "[1] how arcs are arranged, for the host; 0 before they are")
 _SETTINGS = Argument("settings", "real", "inout", "[6] alpha, tolerance, rounds, dangling rank; then rounds, change")
 _ALPHA = Argument("alpha", "real", "scalar", "probability that a walk goes on")
 _FUSED = (
@@ -63,7 +65,12 @@ _ORDER = Axis(
 _CACHING = Axis(
     "caching", ("all", "shares"), "what caches keep in a fused loop: all that is read, or shares and no arcs"
 )
-_HELD = Axis("held", (0, 64, 104), "KiB of the first shares that each block of a fused loop keeps in local memory")
+_BALANCE = Axis(
+    "balance",
+    ("rows", "merge", "tiles"),
+    "whether a fused loop goes over vertices, or equal chunks of arcs, sorted by vertices or by tiles of shares",
+)
+_HELD = Axis("held", (0, 64, 104, 208), "KiB of the first shares that each block of a fused loop keeps in local memory")
 #: Memory of a multiprocessor that the driver takes for each block.
 _OF_DRIVER = 1024
 #: Blocks that have a row of slots, twice; vertices of the rounds of one launch, so that the host can stop it.
@@ -77,8 +84,7 @@ def _rank(on: Launches) -> None:
     """Rounds until the sum of changes is below the tolerance."""
     settings = on.read("settings")
     if on.config["order"] == "degree":
-        on.launch("arrange", on.traits.compute_units * _PIECES, int(on.config["block_size"]), n=np.uint32(on.count))
-        on.swap("share", "share_next")
+        _arrange(on)
     if on.config["loop"] == "whole":
         _rank_fused(on, settings)
         return
@@ -93,6 +99,22 @@ def _rank(on: Launches) -> None:
         rounds += 1
     settings[[ROUNDS, CHANGE]] = rounds, change
     on.write("settings", settings)
+
+
+def _arrange(on: Launches) -> None:
+    """Arcs once a graph, shares at the begin of each call."""
+    grid, block, n = on.traits.compute_units * _PIECES, int(on.config["block_size"]), np.uint32(on.count)
+    was = int(on.read("arranged")[0])
+    if was == 0:
+        on.launch("arrange", grid, block, n=n)
+    # Tiles of one size, which are at least one place, or none.
+    wanted = {"rows": max(1, was), "merge": 2, "tiles": 3 + _held(on.problem, on.config)}[str(on.config["balance"])]
+    if wanted != was:
+        if wanted > 1:
+            tiles.sort_arcs(on, 1 if wanted == 2 else tiles.TILES + 1)
+        on.write("arranged", np.full(1, wanted, np.uint32))
+    on.launch("place", grid, block, n=n)
+    on.swap("share", "share_next")
 
 
 def _rank_fused(on: Launches, settings: NDArray[Any]) -> None:
@@ -122,15 +144,29 @@ def _rank_entries(config: Config) -> dict[str, tuple[Argument, ...]]:
     given: tuple[Argument, ...] = _RANKS
     entries: dict[str, tuple[Argument, ...]] = {}
     if config["order"] == "degree":
-        entries["arrange"] = (*ARCS_IN, _PLACES, *_SHARES, _PLACED, N)
+        entries["arrange"] = (*ARCS_IN, _PLACES, _PLACED, _ARRANGED, N)
+        entries["place"] = (_PLACES, *_SHARES, N)
         given = (ARCS_IN[0], _SOURCE_PLACES, _PLACES, *_RANKS[len(ARCS_IN) :])
     if config["loop"] == "launches":
         return entries | {"rank": (*given, N, _ALPHA, _DANGLING)}
-    return entries | {"ranks": (*given, *_HUBS, _SETTINGS, N, _ALPHA, *_FUSED)}
+    hubs: tuple[Argument, ...] = _HUBS
+    if config["balance"] != "rows":
+        sort = (*given[:2], IN_WEIGHTS, *tiles.SORTS, N)
+        entries |= {"count": sort, "fill": sort}
+        hubs = (*tiles.ADDS, _HUBS[-1])
+    return entries | {"ranks": (*given, *hubs, _SETTINGS, N, _ALPHA, *_FUSED)}
 
 
 def _rank_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    fused = {"hub": inputs.HUB, "parts": inputs.PARTS, "slots": MOST_BLOCKS, "held": _held(problem, config)}
+    fused: dict[str, Any] = {
+        "hub": inputs.HUB,
+        "parts": inputs.PARTS,
+        "slots": MOST_BLOCKS,
+        "held": _held(problem, config),
+    }
+    fused |= {"tiles": None, "chunk": tiles.CHUNK, "part": tiles.PART}
+    if config["balance"] != "rows":
+        fused |= {"hub": tiles.CUT, "tiles": tiles.TILES if config["balance"] == "tiles" else 0}
     arranged = {"arranged": config["order"] == "degree", "streamed": config["caching"] == "shares"}
     return plain_variables(problem, config, traits) | arranged | (fused if config["loop"] == "whole" else {})
 
@@ -151,6 +187,16 @@ def _rank_held(config: Config, problem: Problem, traits: Traits) -> str | None:
         return (
             f"{config['blocks_per_unit']} blocks need {block} bytes each of the {traits.launch_memory} of local memory"
         )
+    return None
+
+
+def _rank_balance(config: Config, problem: Problem, traits: Traits) -> str | None:
+    if config["balance"] == "rows":
+        return None
+    if config["loop"] == "launches" or config["order"] == "given":
+        return "only fused loops of order=degree have chunks: balance must be rows"
+    if problem.integer("n") >= 1 << 31:
+        return "bit 31 of a place tells where sums end, and n needs it: balance must be rows"
     return None
 
 
@@ -175,9 +221,9 @@ def _rank_default(problem: Problem, traits: Traits) -> Config:
     found: dict[str, Value]
     if traits.dialect != "cuda":
         found = {**plain_default(problem, traits), "loop": "launches", "sums": 1, "lanes": 1, "blocks_per_unit": 1}
-        return found | {"order": "given", "caching": "all", "held": 0}
+        return found | {"order": "given", "caching": "all", "balance": "rows", "held": 0}
     found = {"loop": "whole", "block_size": 256, "per_item": 1, "sums": 4, "blocks_per_unit": 4}
-    found |= {"lanes": 0, "order": "given", "caching": "all", "held": 0}
+    found |= {"lanes": 0, "order": "given", "caching": "all", "balance": "rows", "held": 0}
     if problem["shape"] != "large":
         return found | {"lanes": 1 if problem["shape"] == "grid" else 0}
     # Shares are more than caches keep: those read most come first, and stay in local memory where there is much.
@@ -192,13 +238,14 @@ def pagerank_kernel(**given: Any) -> KernelSpec:
         name="pagerank",
         template="graph/ranks/ranks.jinja",
         doc="rank of each vertex: how often a random walk that begins again now and then visits it",
-        arguments=(*_RANKS, *_HUBS, _PLACES, _PLACED, _SETTINGS),
+        arguments=(*_RANKS, *_HUBS, _PLACES, _SOURCE_PLACES, *tiles.LAYOUT, _ARRANGED, _SETTINGS),
         space=Space(
-            (_LOOP, BLOCK, PER_ITEM, _SUMS, _LANES, PER_UNIT, _ORDER, _CACHING, _HELD),
+            (_LOOP, BLOCK, PER_ITEM, _SUMS, _LANES, PER_UNIT, _ORDER, _CACHING, _BALANCE, _HELD),
             (
                 BLOCKS,
                 Constraint("loop", _rank_loop),
                 Constraint("caching", _rank_caching),
+                Constraint("balance", _rank_balance),
                 Constraint("held", _rank_held),
             ),
         ),
