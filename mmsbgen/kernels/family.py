@@ -18,13 +18,16 @@ from mmsbgen.kernels.problem import Parameter, Problem, Value
 from mmsbgen.kernels.space import Config, Space, Traits
 
 Array = npt.NDArray[Any]
-Role = Literal["in", "out", "inout", "scalar"]
+Role = Literal["in", "out", "inout", "kept", "scalar"]
 Repeats = Literal["same", "continued", "restored"]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One kernel argument: ``ctype`` is a type of the templates (real, u32, u64, double); ``doc`` has the shape."""
+    """One kernel argument: ``ctype`` is a type of the templates (real, u32, u64, double); ``doc`` has the shape.
+
+    What a call makes of other inputs for later ones is "kept": it is no result, and not restored between calls.
+    """
 
     name: str
     ctype: str

@@ -55,6 +55,12 @@ def _given(kernel: str, *more: str, bytes_a_vertex: int = 12) -> dict[str, Any]:
     }
 
 
+def _ranks() -> dict[str, Any]:
+    # So many arcs that there are several chunks of them.
+    small = {"check_problem": lambda problem: problem.replace(n=700, mean_degree=60)}
+    return _given("pagerank", "dtype", "weights", bytes_a_vertex=60) | small
+
+
 def _rows() -> dict[str, Any]:
     given = _given("propagate", "dtype", "weights", "features", "rule")
 
@@ -114,7 +120,7 @@ GRAPH = KernelFamily(
             components_kernel(**_given("components")),
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
             triangles_kernel(**_given("triangles", bytes_a_vertex=16)),
-            pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60)),
+            pagerank_kernel(**_ranks()),
             propagate_kernel(**_rows()),
             solve_kernel(**_solver()),
             messages_kernel(**_messages()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ _HUBS = (
 _PLACES = Argument("places", "u32", "in", "[n] place of each vertex's share: by falling number of arcs out")
 _SOURCE_PLACES = Argument("source_places", "u32", "in", "[A] place of the share that each arc brings")
 _PLACED = Argument("source_places", "u32", "inout", "[A] place of the share that each arc brings")
-_ARRANGED = Argument("arranged", "u32", "in", "[1] how arcs are arranged, for the host; 0 before they are")
+_ARRANGES = (_PLACED, Argument("arranged", "u32", "in", "[1] how arcs are arranged, for the host; 0 before they are"))
 _SETTINGS = Argument("settings", "real", "inout", "[6] alpha, tolerance, rounds, dangling rank; then rounds, change")
 _ALPHA = Argument("alpha", "real", "scalar", "probability that a walk goes on")
 _FUSED = (
@@ -144,7 +145,7 @@ def _rank_entries(config: Config) -> dict[str, tuple[Argument, ...]]:
     given: tuple[Argument, ...] = _RANKS
     entries: dict[str, tuple[Argument, ...]] = {}
     if config["order"] == "degree":
-        entries["arrange"] = (*ARCS_IN, _PLACES, _PLACED, _ARRANGED, N)
+        entries["arrange"] = (*ARCS_IN, _PLACES, *_ARRANGES, N)
         entries["place"] = (_PLACES, *_SHARES, N)
         given = (ARCS_IN[0], _SOURCE_PLACES, _PLACES, *_RANKS[len(ARCS_IN) :])
     if config["loop"] == "launches":
@@ -238,7 +239,14 @@ def pagerank_kernel(**given: Any) -> KernelSpec:
         name="pagerank",
         template="graph/ranks/ranks.jinja",
         doc="rank of each vertex: how often a random walk that begins again now and then visits it",
-        arguments=(*_RANKS, *_HUBS, _PLACES, _SOURCE_PLACES, *tiles.LAYOUT, _ARRANGED, _SETTINGS),
+        arguments=(
+            *_RANKS,
+            *_HUBS,
+            _PLACES,
+            *(replace(one, role="kept") for one in _ARRANGES),
+            *tiles.LAYOUT,
+            _SETTINGS,
+        ),
         space=Space(
             (_LOOP, BLOCK, PER_ITEM, _SUMS, _LANES, PER_UNIT, _ORDER, _CACHING, _BALANCE, _HELD),
             (

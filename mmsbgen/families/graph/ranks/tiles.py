@@ -37,11 +37,11 @@ CHUNK_PIECES = Argument("chunk_pieces", "u32", "in", "[C] pieces that end before
 CARRIED = Argument("carried", "u32", "in", "[C] what of tile_sums goes on after a chunk, or NONE")
 CARRIES = Argument("carries", "real", "inout", "[C] what the chunk adds up of it")
 
-#: What sorts arcs, what adds them up, and all of it. It stays with the graph: calls do not begin with it anew.
+#: What sorts arcs, what adds them up, and all of it.
 SORTS = (CUT_ROWS, FIRST_PARTS, PART_ROWS, BEGINS, TILED, WEIGHTS, SUMS)
 ADDS = (CUT_ROWS, FIRST_PARTS, PIECES, *(replace(one, role="in") for one in (TILED, WEIGHTS)), SUMS, TILE_CHUNKS,
         CHUNK_PIECES, CARRIED, CARRIES)  # fmt: skip
-LAYOUT = tuple({one.name: replace(one, role="in") for one in (*SORTS, *ADDS)}.values())
+LAYOUT = tuple({one.name: replace(one, role="kept") for one in (*SORTS, *ADDS)}.values())
 
 
 def tile_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
@@ -77,7 +77,7 @@ def tile_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
 def sort_arcs(on: Launches, tiles: int) -> None:
     """Count pieces, find their places on the host, and move arcs there."""
     block, grid = int(on.config["block_size"]), on.traits.compute_units * _BLOCKS
-    n_parts = int(on.read("first_parts")[-1])
+    n_parts = int(on.read("first_parts")[on.read("cut_rows", 1)[0]])
     if n_parts == 0:
         return
     on.launch("count", grid, block, n=np.uint32(on.count))
