@@ -24,6 +24,7 @@ from mmsbgen.backends import Device, open_device
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.graph import GRAPH, inputs
 from mmsbgen.families.graph.generated import features
+from mmsbgen.families.graph.ranks.tiles import arranged
 from mmsbgen.graph import Arcs, as_arcs
 from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
 from mmsbgen.kernels.space import Config, describe
@@ -158,7 +159,7 @@ def measure(device: Device, name: str, arcs: Arcs, shared: dict[str, Any], optio
     if name == "pagerank":
         placed["in_weights"] = device.upload(np.zeros(1, real))
         # They stay with a graph, so that arcs are sorted in a case's first run, whose time does not count.
-        placed |= {key: device.upload(value) for key, value in inputs.arranged(arcs, real).items()}
+        placed |= {key: device.upload(value) for key, value in arranged(arcs, real).items()}
     cases, first = [], None
     for config in configs:
         case = Case(device, build(device, spec, problem, config), arcs.n_vertices)

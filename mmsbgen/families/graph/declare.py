@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 
@@ -54,6 +56,7 @@ class Rounds:
         refill: What comes when the frontier is empty: the end; for "min" the next window of distances ("window"); for
             "sum" those with the least value left ("least").
         pulls: Whether a round may also go over the vertices that are still NONE, and their arcs in.
+        folded: Further algorithms that send along the same arcs in the same pass; :func:`fold` makes them so.
     """
 
     state: tuple[Argument, ...]
@@ -68,6 +71,7 @@ class Rounds:
     refill: Literal["", "window", "least"] = ""
     pulls: bool = False
     weighted: bool = False
+    folded: tuple[Rounds, ...] = ()
 
     @property
     def ctype(self) -> str:
@@ -75,13 +79,45 @@ class Rounds:
         return next(one.ctype for one in self.state if one.name == self.target)
 
     @property
+    def updates(self) -> tuple[Rounds, ...]:
+        """This algorithm and those that are folded into it."""
+        return (self, *self.folded)
+
+    @property
     def atomic(self) -> str:
         """The word of the templates for an update by many work-items, for "min", "max" and "or"."""
-        return f"ATOMIC_{self.combine.upper()}" + ("_REAL" if self.ctype == "real" else "")
+        return f"ATOMIC_{self.combine}{'' if self.ctype == 'u32' else '_' + self.ctype}".upper()
 
     def improves(self, old: str) -> str:
         """An expression: whether ``got`` changes a vertex whose value is ``old``, for "min", "max" and "or"."""
         return {"min": f"got < {old}", "max": f"got > {old}", "or": f"(got & ~{old})"}[self.combine]
+
+
+def fold(*those: Rounds) -> Rounds:
+    """One algorithm that does what several do, in one pass over the arcs of what any of them changed in the last round.
+
+    The result has all arrays of state, and one frontier: vertices send all of their updates, of which those that are
+    not new change nothing.
+
+    Raises :class:`InputError` if an algorithm has more than a frontier of what changed, or if one reads or writes an
+    array that another writes.
+    """
+    for at, one in enumerate(those):
+        if one.combine not in ("min", "max", "or") or one.refill or one.pulls:
+            raise InputError(
+                f"the algorithm of {one.target} cannot be folded: its combine is {one.combine}, its refill "
+                f'"{one.refill}", pulls {one.pulls}; give one with min, max or or and without both'
+            )
+        words = set(re.findall(r"\w+", f"{one.sends} {one.compute}"))
+        for other in (*those[:at], *those[at + 1 :]):
+            if other.target == one.target or other.target in words:
+                raise InputError(
+                    f"the algorithms of {one.target} and {other.target} cannot be folded: one writes {other.target} "
+                    "while the other uses it; run one after the other"
+                )
+    state = {one.name: one for each in those for one in each.state}
+    weighted = any(one.weighted for one in those)
+    return replace(those[0], state=tuple(state.values()), weighted=weighted, folded=those[1:])
 
 
 BFS = Rounds(

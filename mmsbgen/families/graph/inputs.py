@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.families.graph.declare import NONE
-from mmsbgen.families.graph.ranks.tiles import LAYOUT, tile_array
 from mmsbgen.graph.arcs import Arcs
 
 Inputs = dict[str, Any]
@@ -20,35 +19,17 @@ SCRATCH = frozenset({"next", "visited", "kept_next", "share_next", "slots", "par
 COUNTS = 192
 #: Arcs in from which on PageRank cuts those of a vertex into parts, and the parts.
 HUB, PARTS = 4096, 64
-#: Arrays that PageRank makes once of a graph, and all that hold it.
-ARRANGED = ("places", "source_places", "arranged", *(one.name for one in LAYOUT))
-GRAPH_ARRAYS = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights", *ARRANGED)
+#: Arrays that hold the graph.
+GRAPH_ARRAYS = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights")
 
 
 def of_graph(arcs: Arcs, real: Any) -> Inputs:
-    """The arrays that hold the graph, without those that PageRank makes."""
-    return {name: graph_array(arcs, name, real) for name in GRAPH_ARRAYS if name not in ARRANGED}
-
-
-def arranged(arcs: Arcs, real: Any) -> Inputs:
-    """Places of vertices by falling number of arcs out, and arrays for arcs by places."""
-    return {name: graph_array(arcs, name, real) for name in ARRANGED}
+    """The arrays that hold the graph."""
+    return {name: graph_array(arcs, name, real) for name in GRAPH_ARRAYS}
 
 
 def graph_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
     """One of the arrays that hold the graph; weights are of type ``real``, and have one row if there are none."""
-    if name == "places":
-        # Numbers of 16 bits are sorted in linear time, and how the largest are sorted does not matter.
-        few = np.iinfo(np.uint16).max - arcs.degrees.clip(0, np.iinfo(np.uint16).max).astype(np.uint16)
-        found = np.empty(arcs.n_vertices, np.uint32)
-        found[np.argsort(few, kind="stable")] = np.arange(arcs.n_vertices, dtype=np.uint32)
-        return found
-    if name == "source_places":
-        return np.zeros(max(1, arcs.n_arcs), np.uint32)
-    if name == "arranged":
-        return np.zeros(1, np.uint32)
-    if name in ARRANGED:
-        return tile_array(arcs, name, real)
     if name in ("in_offsets", "sources", "in_weights"):
         arcs = arcs.reversed
     if name.endswith("offsets"):

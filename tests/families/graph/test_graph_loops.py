@@ -199,7 +199,7 @@ def test_shares_are_held_where_there_is_room(changes: dict[str, Any], reason: st
 
 def test_vertices_with_most_arcs_out_come_first() -> None:
     graph = arcs([(0, 1), (2, 1), (2, 0), (2, 3), (3, 3)], 5)
-    order = np.argsort(inputs.graph_array(graph, "places", None))
+    order = np.argsort(tiles.arranged_array(graph, "places", None))
     assert sorted(order.tolist()) == [0, 1, 2, 3, 4]
     assert np.all(np.diff(graph.degrees[order]) <= 0)
 

@@ -44,11 +44,28 @@ ADDS = (CUT_ROWS, FIRST_PARTS, PIECES, *(replace(one, role="in") for one in (TIL
 LAYOUT = tuple({one.name: replace(one, role="kept") for one in (*SORTS, *ADDS)}.values())
 
 
-def tile_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
-    """One of the arrays :data:`LAYOUT` before arcs are sorted.
+#: Arrays that PageRank makes once of a graph.
+ARRANGED = ("places", "source_places", "arranged", *(one.name for one in LAYOUT))
+
+
+def arranged(arcs: Arcs, real: Any) -> dict[str, Any]:
+    """The arrays :data:`ARRANGED`, as a first call takes them."""
+    return {name: arranged_array(arcs, name, real) for name in ARRANGED}
+
+
+def arranged_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
+    """One of the arrays :data:`ARRANGED`: places of vertices by falling number of arcs out, and room for arcs.
 
     Raises :class:`InputError` if 32 bits do not count the arcs with the gaps between tiles.
     """
+    if name == "places":
+        # Numbers of 16 bits are sorted in linear time, and how the largest are sorted does not matter.
+        few = np.iinfo(np.uint16).max - arcs.degrees.clip(0, np.iinfo(np.uint16).max).astype(np.uint16)
+        found = np.empty(arcs.n_vertices, np.uint32)
+        found[np.argsort(few, kind="stable")] = np.arange(arcs.n_vertices, dtype=np.uint32)
+        return found
+    if name in ("source_places", "arranged"):
+        return np.zeros(max(1, arcs.n_arcs) if name == "source_places" else 1, np.uint32)
     degrees = arcs.reversed.degrees
     rows = np.flatnonzero(degrees >= CUT)
     parts = -(-degrees[rows].astype(np.int64) // PART)
