@@ -24,6 +24,14 @@ ARCS_IN = (
 IN_WEIGHTS = Argument("in_weights", "real", "in", "[A] weight of each arc in; [1] without weights")
 N = Argument("n", "u32", "scalar", "vertices")
 STEP = Argument("step", "u32", "scalar", "this round")
+#: Names in kernels that no array of a declaration may have.
+_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "alone arcs at block counts end first fresh got here lane last mine most most_work n next offsets parts queue "
+        "round sent size step targets team there turned u v warp weights what work",
+    )
+)
 
 
 def real_of(problem: Problem) -> str:
@@ -72,6 +80,18 @@ class Rounds:
     pulls: bool = False
     weighted: bool = False
     folded: tuple[Rounds, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise :class:`InputError` for names that the templates have or that are missing."""
+        names = [one.name for one in self.state]
+        if taken := sorted(_WORDS.intersection(names)):
+            raise InputError(f"an array of state cannot be called {taken[0]}, a word of the kernels: rename it")
+        needed = [self.target] + ["stamp"] * (self.combine in ("min", "max", "or"))
+        for name in needed:
+            if name not in names:
+                raise InputError(
+                    f"combine={self.combine} needs an array {name}, and state has {', '.join(names)}: add it"
+                )
 
     @property
     def ctype(self) -> str:

@@ -107,6 +107,13 @@ def test_a_declaration_is_right_in_every_loop(those: list[tuple[str, str]], open
                 assert np.array_equal(got[name], last), (name, describe(config))
 
 
+def test_names_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InputError, match="cannot be called most, a word of the kernels: rename it"):
+        spread("max", "u32", "most")
+    with pytest.raises(InputError, match="combine=or needs an array stamp, and state has bits: add it"):
+        Rounds((Argument("bits", "u64", "inout", ""),), "bits", "bits[v]", "sent", "or", "stamp[v] == step")
+
+
 def test_what_cannot_be_folded_is_refused() -> None:
     least = spread("min", "u32")
     with pytest.raises(InputError, match="algorithm of level cannot be folded: its combine is any.*pulls True"):

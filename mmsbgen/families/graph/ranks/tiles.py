@@ -98,21 +98,23 @@ def sort_arcs(on: Launches, tiles: int) -> None:
     if n_parts == 0:
         return
     on.launch("count", grid, block, n=np.uint32(on.count))
-    sizes = on.read("tile_begins", tiles * (n_parts + 1)).reshape(tiles, n_parts + 1)[:, :-1].astype(np.int64)
-    chunks = np.concatenate([[0], np.cumsum(-(-sizes.sum(axis=1) // CHUNK))])
-    begins = np.zeros((tiles, n_parts + 1), np.int64)
+    sizes = on.read("tile_begins", tiles * (n_parts + 1)).reshape(tiles, n_parts + 1)[:, :-1]
+    chunks = np.concatenate([[0], np.cumsum(-(-sizes.sum(axis=1, dtype=np.int64) // CHUNK))])
+    begins = np.zeros((tiles, n_parts + 1), np.uint32)  # tile_array has seen that 32 bits do
     np.cumsum(sizes, axis=1, out=begins[:, 1:])
-    begins += chunks[:-1, None] * CHUNK
-    tile, part = np.nonzero(sizes)
-    pieces, first, last = tile * n_parts + part, begins[tile, part], begins[tile, part + 1] - 1
+    begins += (chunks[:-1, None] * CHUNK).astype(np.uint32)
+    present = sizes > 0
+    pieces, first, last = np.flatnonzero(present), begins[:, :-1][present], begins[:, 1:][present] - np.uint32(1)
     carried = np.full(max(1, chunks[-1]), NONE, np.uint32)
     # A piece goes on after each of its chunks but the last.
-    more = last // CHUNK - first // CHUNK
+    chunk, more = first // CHUNK, last // CHUNK - first // CHUNK
+    goes_on = np.flatnonzero(more)
+    chunk, more = chunk[goes_on].astype(np.int64), more[goes_on].astype(np.int64)
     so_far = np.cumsum(more) - more
-    carried[np.repeat(first // CHUNK - so_far, more) + np.arange(more.sum())] = np.repeat(pieces, more)
-    on.write("tile_begins", begins.ravel().astype(np.uint32))
+    carried[np.repeat(chunk - so_far, more) + np.arange(more.sum())] = np.repeat(pieces[goes_on], more)
+    on.write("tile_begins", begins.ravel())
     on.write("tile_pieces", pieces.astype(np.uint32))
     on.write("tile_chunks", chunks.astype(np.uint32))
-    on.write("chunk_pieces", np.searchsorted(last, np.arange(chunks[-1]) * CHUNK).astype(np.uint32))
+    on.write("chunk_pieces", np.searchsorted(last, (np.arange(chunks[-1]) * CHUNK).astype(np.uint32)).astype(np.uint32))
     on.write("carried", carried)
     on.launch("fill", grid, block, n=np.uint32(on.count))
