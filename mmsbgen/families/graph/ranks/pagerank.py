@@ -108,12 +108,14 @@ def _arrange(on: Launches) -> None:
     was = int(on.read("arranged")[0])
     if was == 0:
         on.launch("arrange", grid, block, n=n)
-    # Tiles of one size, which are at least one place, or none.
-    wanted = {"rows": max(1, was), "merge": 2, "tiles": 3 + _held(on.problem, on.config)}[str(on.config["balance"])]
-    if wanted != was:
-        if wanted > 1:
-            tiles.sort_arcs(on, 1 if wanted == 2 else tiles.TILES + 1)
-        on.write("arranged", np.full(1, wanted, np.uint32))
+    wanted = max(1, was)
+    if on.config["balance"] != "rows":
+        # By nothing but vertices, or by tiles of so many places, which are 0 if none are held; and which weights.
+        tiled = on.config["balance"] == "tiles"
+        wanted = 2 + 2 * tiled * (1 + _held(on.problem, on.config)) + (on.problem["dtype"] == "float64")
+        if wanted != was:
+            tiles.sort_arcs(on, tiles.TILES + 1 if tiled else 1)
+    on.write("arranged", np.full(1, wanted, np.uint32))
     on.launch("place", grid, block, n=n)
     on.swap("share", "share_next")
 
