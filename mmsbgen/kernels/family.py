@@ -18,16 +18,14 @@ from mmsbgen.kernels.problem import Parameter, Problem, Value
 from mmsbgen.kernels.space import Config, Space, Traits
 
 Array = npt.NDArray[Any]
+# What a call makes of inputs for later calls is "kept": no result, and not restored.
 Role = Literal["in", "out", "inout", "kept", "scalar"]
 Repeats = Literal["same", "continued", "restored"]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One kernel argument: ``ctype`` is a type of the templates (real, u32, u64, double); ``doc`` has the shape.
-
-    What a call makes of other inputs for later ones is "kept": it is no result, and not restored between calls.
-    """
+    """One kernel argument: ``ctype`` is a type of the templates (real, u32, u64, double); ``doc`` has the shape."""
 
     name: str
     ctype: str
