@@ -117,7 +117,7 @@ def variants(name: str, problem: Any, traits: Any, vary: bool, those: list[str])
     found = [default, *(changed(default, text) for text in those)]
     if "loop" in default:
         unfused = {"loop": "launches", "team": "item", "blocks_per_unit": 1, "lanes": 1, "block_size": 64, "sums": 1}
-        unfused |= {"visited": "state", "order": "given", "caching": "all", "held": 0}
+        unfused |= {"visited": "state", "order": "given", "caching": "all", "balance": "rows", "held": 0}
         found.insert(0, {axis: unfused.get(axis, value) for axis, value in default.items()})
         group = {"loop": "whole", "block_size": 64, "per_item": 1, "walk": 0}
         found += [{axis: group.get(axis, value) for axis, value in default.items()}] if traits.kind == "cpu" else []

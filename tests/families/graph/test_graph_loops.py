@@ -13,7 +13,7 @@ from mmsbgen.algorithms import bfs
 from mmsbgen.backends import Device
 from mmsbgen.backends.fake import FakeDevice, FakeKernel
 from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
-from mmsbgen.base.errors import ConfigError, LaunchLimitError
+from mmsbgen.base.errors import ConfigError, InputError, LaunchLimitError
 from mmsbgen.families import family
 from mmsbgen.families.graph import fused_rounds, inputs, launched_rounds
 from mmsbgen.families.graph.generated import workload
@@ -223,6 +223,14 @@ def test_arcs_are_sorted_once_a_graph(processor: Device, monkeypatch: pytest.Mon
     release(placed)
     assert sorted_by == [tiles.TILES + 1, 1, tiles.TILES + 1]
     assert np.array_equal(ranks[0], ranks[1])
+
+
+def test_more_arcs_than_32_bits_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "NONE", 34 * tiles.CHUNK - 1)
+    with pytest.raises(
+        InputError, match="698 arcs in an order by tiles need 139264 places of 32 bits: take balance=rows"
+    ):
+        tiles.arranged(arcs([(0, v) for v in range(2, 700)], 700), np.float32)
 
 
 @pytest.mark.slow
