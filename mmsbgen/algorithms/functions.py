@@ -15,7 +15,7 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import NONE
-from mmsbgen.families.graph.sweeps import CHANGE, ROUNDS
+from mmsbgen.families.graph.ranks.pagerank import CHANGE, ROUNDS
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 

@@ -20,6 +20,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.families.graph import GRAPH, SIZES
 from mmsbgen.families.graph.generated import features
 from mmsbgen.families.graph.inputs import GRAPH_ARRAYS, SCRATCH, graph_array
+from mmsbgen.families.graph.ranks.tiles import ARRANGED, arranged_array
 from mmsbgen.families.graph.row_kernels import row_length
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.problem import Problem, Value
@@ -27,6 +28,8 @@ from mmsbgen.kernels.runtime import ChosenKernel, look_up, opened_runtime
 
 #: Arrays of an undirected graph that are equal to others.
 _SAME = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}
+#: How names of arrays of real numbers end.
+_OF_REALS = ("weights", "tile_sums", "carries")
 
 
 @dataclass(frozen=True)
@@ -169,12 +172,13 @@ class Programs:
         placed = self._placed.setdefault(arcs, {})
         taken = (one.name for entry in kernel.spec.entry_points(kernel.config).values() for one in entry)
         for name in dict.fromkeys(taken):
-            if name not in GRAPH_ARRAYS or name in values:
+            if name not in (*GRAPH_ARRAYS, *ARRANGED) or name in values:
                 continue
             array = name if arcs.directed else _SAME.get(name, name)
-            key = (array, np.dtype(real).name) if array.endswith("weights") else array
+            key = (array, np.dtype(real).name) if array.endswith(_OF_REALS) else array
             if key not in placed:
-                placed[key] = self.device.upload(graph_array(arcs, array, real))
+                made = arranged_array if array in ARRANGED else graph_array
+                placed[key] = self.device.upload(made(arcs, array, real))
             values[name] = placed[key]
 
     def _kernel(self, name: str, arcs: Arcs, real: Any, **more: Value) -> ChosenKernel:

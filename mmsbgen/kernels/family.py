@@ -18,7 +18,8 @@ from mmsbgen.kernels.problem import Parameter, Problem, Value
 from mmsbgen.kernels.space import Config, Space, Traits
 
 Array = npt.NDArray[Any]
-Role = Literal["in", "out", "inout", "scalar"]
+# What a call makes of inputs for later calls is "kept": no result, and not restored.
+Role = Literal["in", "out", "inout", "kept", "scalar"]
 Repeats = Literal["same", "continued", "restored"]
 
 

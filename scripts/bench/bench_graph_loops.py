@@ -5,7 +5,8 @@
 
 Graphs are files, ``rmat:SCALE`` (16 links a vertex), ``grid:SIDE``, ``path:N``, or .npz with offsets and targets.
 A time goes from the first launch to the end of the last, on the host's clock, with graph and state on the device.
-Weights are 1 to 255.  PageRank takes 20 rounds.  ``--vary`` adds neighbours of the default: each axis's other values.
+Weights are 1 to 255.  PageRank takes 20 rounds, of arcs that are sorted before.  ``--vary`` adds neighbours of the
+default: each axis's other values.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mmsbgen.backends import Device, open_device
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.graph import GRAPH, inputs
 from mmsbgen.families.graph.generated import features
+from mmsbgen.families.graph.ranks.tiles import arranged
 from mmsbgen.graph import Arcs, as_arcs
 from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
 from mmsbgen.kernels.space import Config, describe
@@ -99,17 +101,23 @@ def state_of(name: str, arcs: Arcs, source: int, real: Any) -> dict[str, Any]:
         return inputs.state_of_cores(arcs)
     if name == "components":
         return inputs.state_of_components(arcs)
-    return inputs.state_of_pagerank(arcs, real, 0.85, 0.0, RANK_ROUNDS) | inputs.places(arcs)
+    return inputs.state_of_pagerank(arcs, real, 0.85, 0.0, RANK_ROUNDS)
 
 
-def variants(name: str, problem: Any, traits: Any, vary: bool) -> list[Config]:
-    """By launches, the default, and the default's neighbours if asked for."""
+def changed(default: Config, text: str) -> dict[str, Any]:
+    """The default with values of axes as ``--with`` names them."""
+    given = dict(each.split("=") for each in text.split(","))
+    return dict(default) | {name: int(value) if value.isdigit() else value for name, value in given.items()}
+
+
+def variants(name: str, problem: Any, traits: Any, vary: bool, those: list[str]) -> list[Config]:
+    """By launches, the default, and the default with changes, or with each other value of an axis if asked for."""
     spec = GRAPH.kernel(name)
     default = dict(spec.default(problem, traits))
-    found = [default]
+    found = [default, *(changed(default, text) for text in those)]
     if "loop" in default:
         unfused = {"loop": "launches", "team": "item", "blocks_per_unit": 1, "lanes": 1, "block_size": 64, "sums": 1}
-        unfused |= {"visited": "state", "order": "given", "caching": "all", "held": 0}
+        unfused |= {"visited": "state", "order": "given", "caching": "all", "balance": "rows", "held": 0}
         found.insert(0, {axis: unfused.get(axis, value) for axis, value in default.items()})
         group = {"loop": "whole", "block_size": 64, "per_item": 1, "walk": 0}
         found += [{axis: group.get(axis, value) for axis, value in default.items()}] if traits.kind == "cpu" else []
@@ -128,12 +136,14 @@ class Case:
         self.times: list[float] = []
 
     def run(self, placed: dict[str, Any], state: dict[str, Any]) -> None:
-        for key, value in state.items():
-            self.device.write(placed[key], value)
-        self.device.synchronize()
-        begin = time.perf_counter()
-        self.bound.launch(self.n, placed)
-        self.device.synchronize()
+        # Arcs are sorted once a graph, but anew where the case before had another order.
+        for _ in range(2 if self.bound.config.get("balance", "rows") != "rows" else 1):
+            for key, value in state.items():
+                self.device.write(placed[key], value)
+            self.device.synchronize()
+            begin = time.perf_counter()
+            self.bound.launch(self.n, placed)
+            self.device.synchronize()
         self.times.append(time.perf_counter() - begin)
 
 
@@ -142,7 +152,7 @@ def measure(device: Device, name: str, arcs: Arcs, shared: dict[str, Any], optio
     real = np.dtype(options.dtype).type
     problem = GRAPH.problem(**features(arcs), dtype=options.dtype)
     spec, traits = GRAPH.kernel(name), traits_of(device.info)
-    configs = variants(name, problem, traits, options.vary)
+    configs = variants(name, problem, traits, options.vary, options.changes)
     compile_side_by_side(device, [(spec, problem, one) for one in configs])
     device.profiling = False
     source = int(np.argmax(arcs.degrees)) if options.source is None else options.source
@@ -150,6 +160,7 @@ def measure(device: Device, name: str, arcs: Arcs, shared: dict[str, Any], optio
     placed = dict(shared) | {key: device.upload(value) for key, value in state.items()}
     if name == "pagerank":
         placed["in_weights"] = device.upload(np.zeros(1, real))
+        placed |= {key: device.upload(value) for key, value in arranged(arcs, real).items()}
     cases, first = [], None
     for config in configs:
         case = Case(device, build(device, spec, problem, config), arcs.n_vertices)
@@ -192,6 +203,14 @@ def main() -> int:
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--vary", action="store_true")
+    parser.add_argument(
+        "--with",
+        dest="changes",
+        action="append",
+        default=[],
+        metavar="AXIS=VALUE,...",
+        help="also the default with these values",
+    )
     parser.add_argument("--give-up", type=float, default=20.0, help="leave out what is so much slower than the fastest")
     options = parser.parse_args()
     good, real = True, np.dtype(options.dtype).type

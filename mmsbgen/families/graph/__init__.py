@@ -9,11 +9,12 @@ from mmsbgen.families.graph import generated
 from mmsbgen.families.graph.declare import BFS, CORES, SSSP, WIDEST
 from mmsbgen.families.graph.messages import message_inputs
 from mmsbgen.families.graph.messages.message_kernels import messages_kernel
+from mmsbgen.families.graph.ranks.pagerank import pagerank_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length, solve_kernel
 from mmsbgen.families.graph.searches.search_kernels import searches_kernel
-from mmsbgen.families.graph.sweeps import components_kernel, pagerank_kernel, parents_kernel, triangles_kernel
+from mmsbgen.families.graph.sweeps import components_kernel, parents_kernel, triangles_kernel
 from mmsbgen.kernels.family import KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 
@@ -52,6 +53,12 @@ def _given(kernel: str, *more: str, bytes_a_vertex: int = 12) -> dict[str, Any]:
         "workload": partial(_workload, kernel),
         "check_problem": lambda problem: problem.replace(n=700, mean_degree=6),
     }
+
+
+def _ranks() -> dict[str, Any]:
+    # So many arcs that there are several chunks of them.
+    small = {"check_problem": lambda problem: problem.replace(n=700, mean_degree=60)}
+    return _given("pagerank", "dtype", "weights", bytes_a_vertex=60) | small
 
 
 def _rows() -> dict[str, Any]:
@@ -113,7 +120,7 @@ GRAPH = KernelFamily(
             components_kernel(**_given("components")),
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
             triangles_kernel(**_given("triangles", bytes_a_vertex=16)),
-            pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60)),
+            pagerank_kernel(**_ranks()),
             propagate_kernel(**_rows()),
             solve_kernel(**_solver()),
             messages_kernel(**_messages()),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 
@@ -22,6 +24,14 @@ ARCS_IN = (
 IN_WEIGHTS = Argument("in_weights", "real", "in", "[A] weight of each arc in; [1] without weights")
 N = Argument("n", "u32", "scalar", "vertices")
 STEP = Argument("step", "u32", "scalar", "this round")
+#: Names in kernels that no array of a declaration may have.
+_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "alone arcs at block counts end first fresh got here lane last mine most most_work n next offsets parts queue "
+        "round sent size step targets team there turned u v warp weights what work",
+    )
+)
 
 
 def real_of(problem: Problem) -> str:
@@ -37,13 +47,15 @@ class Rounds:
     ``step`` counts rounds.
 
     Attributes:
-        state: Arrays with a value for each vertex.
+        state: Arrays with a value for each vertex.  With "min", "max" and "or" one is ``stamp``, u32: the last round
+            that a vertex was put into the frontier for.
         target: The array that updates change.
         sends: What ``v`` sends, evaluated once a vertex.
         compute: The update of one arc, from what was sent (``sent``).
         combine: How updates of one vertex combine:
             "any": all are equal, and one of them replaces NONE;
-            "min", "max": the least, or largest, stays (of numbers that are not negative, which their bits order too);
+            "min", "max": the least, or largest, stays: of u32, or of real numbers >= 0, whose bits are in their order;
+            "or": bits that one of them has (of u32, or of u64 where the device has such atomics);
             "sum": they are added up; ``worth`` and ``crossed`` then say which vertex the next round begins with.
         active: Whether ``v`` changed in the last round, for frontiers that are found by a scan.
         worth: Whether an update may still matter to ``u``.
@@ -52,13 +64,14 @@ class Rounds:
         refill: What comes when the frontier is empty: the end; for "min" the next window of distances ("window"); for
             "sum" those with the least value left ("least").
         pulls: Whether a round may also go over the vertices that are still NONE, and their arcs in.
+        folded: Further algorithms that send along the same arcs in the same pass; :func:`fold` makes them so.
     """
 
     state: tuple[Argument, ...]
     target: str
     sends: str
     compute: str
-    combine: Literal["any", "min", "max", "sum"]
+    combine: Literal["any", "min", "max", "or", "sum"]
     active: str
     worth: str = ""
     crossed: str = ""
@@ -66,11 +79,65 @@ class Rounds:
     refill: Literal["", "window", "least"] = ""
     pulls: bool = False
     weighted: bool = False
+    folded: tuple[Rounds, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise :class:`InputError` for names that the templates have or that are missing."""
+        names = [one.name for one in self.state]
+        if taken := sorted(_WORDS.intersection(names)):
+            raise InputError(f"an array of state cannot be called {taken[0]}, a word of the kernels: rename it")
+        needed = [self.target] + ["stamp"] * (self.combine in ("min", "max", "or"))
+        for name in needed:
+            if name not in names:
+                raise InputError(
+                    f"combine={self.combine} needs an array {name}, and state has {', '.join(names)}: add it"
+                )
 
     @property
     def ctype(self) -> str:
         """The type of the updates."""
         return next(one.ctype for one in self.state if one.name == self.target)
+
+    @property
+    def updates(self) -> tuple[Rounds, ...]:
+        """This algorithm and those that are folded into it."""
+        return (self, *self.folded)
+
+    @property
+    def atomic(self) -> str:
+        """The word of the templates for an update by many work-items, for "min", "max" and "or"."""
+        return f"ATOMIC_{self.combine}{'' if self.ctype == 'u32' else '_' + self.ctype}".upper()
+
+    def improves(self, old: str) -> str:
+        """An expression: whether ``got`` changes a vertex whose value is ``old``, for "min", "max" and "or"."""
+        return {"min": f"got < {old}", "max": f"got > {old}", "or": f"(got & ~{old})"}[self.combine]
+
+
+def fold(*those: Rounds) -> Rounds:
+    """One algorithm that does what several do, in one pass over the arcs of what any of them changed in the last round.
+
+    The result has all arrays of state, and one frontier: vertices send all of their updates, of which those that are
+    not new change nothing.
+
+    Raises :class:`InputError` if an algorithm has more than a frontier of what changed, or if one reads or writes an
+    array that another writes.
+    """
+    for at, one in enumerate(those):
+        if one.combine not in ("min", "max", "or") or one.refill or one.pulls:
+            raise InputError(
+                f"the algorithm of {one.target} cannot be folded: its combine is {one.combine}, its refill "
+                f'"{one.refill}", pulls {one.pulls}; give one with min, max or or and without both'
+            )
+        words = set(re.findall(r"\w+", f"{one.sends} {one.compute}"))
+        for other in (*those[:at], *those[at + 1 :]):
+            if other.target == one.target or other.target in words:
+                raise InputError(
+                    f"the algorithms of {one.target} and {other.target} cannot be folded: one writes {other.target} "
+                    "while the other uses it; run one after the other"
+                )
+    state = {one.name: one for each in those for one in each.state}
+    weighted = any(one.weighted for one in those)
+    return replace(those[0], state=tuple(state.values()), weighted=weighted, folded=those[1:])
 
 
 BFS = Rounds(

@@ -13,6 +13,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph import inputs, reference
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.families.graph.messages.message_inputs import simple, workload_of_messages
+from mmsbgen.families.graph.ranks.tiles import arranged
 from mmsbgen.families.graph.row_inputs import workload_of_rows, workload_of_solver
 from mmsbgen.families.graph.searches.search_kernels import MOST_SOURCES
 from mmsbgen.graph.arc_sources import as_arcs
@@ -154,7 +155,7 @@ def _pagerank(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge
     tolerance = exact * (np.finfo(real).eps * _RANK_ROUNDS * (largest + 8))
     expected = Expected(exact, tolerance)
     state = inputs.state_of_pagerank(arcs, real, 0.85, 0.0, _RANK_ROUNDS)
-    return state | inputs.places(arcs), lambda got, config: expected.errors(got["rank"])
+    return state | arranged(arcs, real), lambda got, config: expected.errors(got["rank"])
 
 
 def _searches(arcs: Arcs, source: int, real: Any) -> tuple[dict[str, Any], Judge]:

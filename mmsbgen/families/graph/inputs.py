@@ -19,30 +19,17 @@ SCRATCH = frozenset({"next", "visited", "kept_next", "share_next", "slots", "par
 COUNTS = 192
 #: Arcs in from which on PageRank cuts those of a vertex into parts, and the parts.
 HUB, PARTS = 4096, 64
-#: Arrays that hold the graph; kernels write only ``source_places``.
-GRAPH_ARRAYS = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights", "places", "source_places")
+#: Arrays that hold the graph.
+GRAPH_ARRAYS = ("offsets", "targets", "weights", "in_offsets", "sources", "in_weights")
 
 
 def of_graph(arcs: Arcs, real: Any) -> Inputs:
-    """The arrays that hold the graph, without those of places."""
-    return {name: graph_array(arcs, name, real) for name in GRAPH_ARRAYS if not name.endswith("places")}
-
-
-def places(arcs: Arcs) -> Inputs:
-    """Places of vertices by falling number of arcs out, and an array for the place of each arc's source."""
-    return {name: graph_array(arcs, name, None) for name in GRAPH_ARRAYS if name.endswith("places")}
+    """The arrays that hold the graph."""
+    return {name: graph_array(arcs, name, real) for name in GRAPH_ARRAYS}
 
 
 def graph_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
     """One of the arrays that hold the graph; weights are of type ``real``, and have one row if there are none."""
-    if name == "places":
-        # Numbers of 16 bits are sorted in linear time, and how the largest are sorted does not matter.
-        few = np.iinfo(np.uint16).max - arcs.degrees.clip(0, np.iinfo(np.uint16).max).astype(np.uint16)
-        found = np.empty(arcs.n_vertices, np.uint32)
-        found[np.argsort(few, kind="stable")] = np.arange(arcs.n_vertices, dtype=np.uint32)
-        return found
-    if name == "source_places":
-        return np.zeros(max(1, arcs.n_arcs), np.uint32)
     if name in ("in_offsets", "sources", "in_weights"):
         arcs = arcs.reversed
     if name.endswith("offsets"):

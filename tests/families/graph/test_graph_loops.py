@@ -13,10 +13,11 @@ from mmsbgen.algorithms import bfs
 from mmsbgen.backends import Device
 from mmsbgen.backends.fake import FakeDevice, FakeKernel
 from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
-from mmsbgen.base.errors import ConfigError, LaunchLimitError
+from mmsbgen.base.errors import ConfigError, InputError, LaunchLimitError
 from mmsbgen.families import family
-from mmsbgen.families.graph import fused_rounds, inputs, launched_rounds, sweeps
+from mmsbgen.families.graph import fused_rounds, inputs, launched_rounds
 from mmsbgen.families.graph.generated import workload
+from mmsbgen.families.graph.ranks import pagerank, tiles
 from mmsbgen.graph import Arcs
 from mmsbgen.kernels.build import build, release, traits_of, upload
 from mmsbgen.kernels.host_program import Launches
@@ -28,6 +29,7 @@ from tests.families.graph.shapes import arcs, shapes
 GRAPH = family("graph")
 PROBLEM = GRAPH.problem()
 GROUP = {"loop": "whole", "block_size": 8, "per_item": 1, "frontier": "queue", "walk": 0, "blocks_per_unit": 1}
+TILED = {"order": "degree", "balance": "tiles", "sums": 2, "block_size": 8}
 FUSED: dict[str, list[dict[str, Any]]] = {
     "bfs": [
         {"team": "item", "direction": "push", "block_size": 64},
@@ -42,7 +44,7 @@ FUSED: dict[str, list[dict[str, Any]]] = {
     ],
     "widest": [{"team": "grid"}, {"team": "item", "loop": "phases", "block_size": 64}],
     "cores": [{"team": "item", "block_size": 64}, {"team": "grid"}, {"team": "grid", "loop": "phases"}],
-    "pagerank": [{"sums": 1, "block_size": 64}, {"sums": 4}, {"order": "degree"}],
+    "pagerank": [{"sums": 1, "block_size": 64}, {"sums": 4}, {"order": "degree"}, TILED, TILED | {"balance": "merge"}],
 }
 #: What PageRank of large graphs has beside the default.
 LARGE = {"order": "degree", "caching": "shares", "held": 104, "block_size": 1024, "blocks_per_unit": 1}
@@ -83,6 +85,8 @@ def test_fused_loops_are_right_on_every_shape(
     name: str, opencl_device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inputs, "HUB", 40)
+    for name_of, small in (("CUT", 8), ("PART", 300), ("CHUNK", 16)):
+        monkeypatch.setattr(tiles, name_of, small)
     for changes in FUSED[name]:
         assert list(wrong(opencl_device, name, fused(name, changes), graphs())) == []
 
@@ -95,7 +99,7 @@ def test_launches_of_few_rounds_go_on_where_the_last_ended(
     for most in (1, 3):
         monkeypatch.setattr(fused_rounds, "MOST_ROUNDS", most)
         monkeypatch.setattr(launched_rounds, "MOST_WORK", most)
-        monkeypatch.setattr(sweeps, "MOST_AT_ONCE", most * 1000)
+        monkeypatch.setattr(pagerank, "MOST_AT_ONCE", most * 1000)
         for name, (first, *_) in FUSED.items():
             assert list(wrong(pocl_device, name, fused(name, first), some)) == []
             default = GRAPH.kernel(name).default(PROBLEM, traits_of(pocl_device.info))
@@ -177,6 +181,7 @@ def test_values_that_do_not_go_together_are_refused(changes: dict[str, Any], rea
         ({"order": "given", "held": 64}, "of order=degree: held must be 0"),
         ({"loop": "launches", "lanes": 1, "caching": "all"}, "only fused loops of CUDA hold shares"),
         ({"loop": "launches", "lanes": 1, "held": 0}, "only fused loops of CUDA tell caches what to keep"),
+        ({"order": "given", "held": 0, "balance": "tiles"}, "only fused loops of order=degree have chunks"),
         ({"blocks_per_unit": 2}, "2 blocks need 122880 bytes each of the 232448 of local memory"),
     ],
 )
@@ -194,9 +199,38 @@ def test_shares_are_held_where_there_is_room(changes: dict[str, Any], reason: st
 
 def test_vertices_with_most_arcs_out_come_first() -> None:
     graph = arcs([(0, 1), (2, 1), (2, 0), (2, 3), (3, 3)], 5)
-    order = np.argsort(inputs.places(graph)["places"])
+    order = np.argsort(tiles.arranged_array(graph, "places", None))
     assert sorted(order.tolist()) == [0, 1, 2, 3, 4]
     assert np.all(np.diff(graph.degrees[order]) <= 0)
+
+
+@pytest.mark.slow
+def test_arcs_are_sorted_once_a_graph(processor: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And anew for another order."""
+    sorted_by: list[int] = []
+    sort_arcs = tiles.sort_arcs
+    monkeypatch.setattr(tiles, "sort_arcs", lambda on, count: (sorted_by.append(count), sort_arcs(on, count)))
+    spec = GRAPH.kernel("pagerank")
+    given = workload("pagerank", graphs()["two hubs"], PROBLEM, 0)
+    placed, ranks = upload(processor, given), []
+    for balance in ("tiles", "tiles", "merge", "rows", "tiles"):
+        bound = build(processor, spec, PROBLEM, fused("pagerank", TILED | {"balance": balance}))
+        for name in ("share", "rank", "settings"):
+            processor.write(placed[name], given.arguments[name])
+        bound.launch(given.count, placed).wait()
+        ranks.append(processor.download(placed["rank"]))
+        assert given.verify({key: processor.download(placed[key]) for key in spec.written}, {}) is None
+    release(placed)
+    assert sorted_by == [tiles.TILES + 1, 1, tiles.TILES + 1]
+    assert np.array_equal(ranks[0], ranks[1])
+
+
+def test_more_arcs_than_32_bits_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "NONE", 34 * tiles.CHUNK - 1)
+    with pytest.raises(
+        InputError, match="698 arcs in an order by tiles need 139264 places of 32 bits: take balance=rows"
+    ):
+        tiles.arranged(arcs([(0, v) for v in range(2, 700)], 700), np.float32)
 
 
 @pytest.mark.slow
@@ -210,6 +244,8 @@ def test_fused_loops_compile_for_cuda() -> None:
         ("widest", {"loop": "phases", "team": "warp"}),
         ("pagerank", {"lanes": 4, "blocks_per_unit": 1}),
         ("pagerank", LARGE),
+        ("pagerank", LARGE | {"balance": "tiles", "held": 208}),
+        ("pagerank", LARGE | {"balance": "merge", "held": 0, "sums": 1, "caching": "all"}),
         ("pagerank", LARGE | {"lanes": 8, "block_size": 256, "blocks_per_unit": 2}),
     ):
         spec, problem = GRAPH.kernel(name), PROBLEM.replace(weights="real")
