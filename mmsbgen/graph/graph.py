@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.id_text import canonical_text, plain, plural
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import Result, side_by_side
 
 Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]
@@ -70,6 +70,12 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def _in_threads(function: Callable[[int], Result], parts: Sequence[int]) -> Iterator[Result]:
+    """The results of ``function`` for ``parts``, in their order; at most four are in memory."""
+    for first in range(0, len(parts), 4):
+        yield from side_by_side(function, parts[first : first + 4])
+
+
 @dataclass(frozen=True, eq=False)
 class Adjacency:
     """Adjacency of an undirected graph in compressed sparse rows.
@@ -93,42 +99,53 @@ class Adjacency:
         step = max(AT_A_TIME, n_vertices)
         number = np.int32 if step < 2**31 else np.int64
 
-        def parts() -> Iterator[NDArray[Any]]:
-            for begin in range(0, len(pairs), step):
-                part = pairs[begin : begin + step]
-                if without is not None:
-                    at = without[slice(*np.searchsorted(without, [begin, begin + step]))]
-                    part = np.delete(part, at - begin, axis=0) if at.size else part
-                if len(part):
-                    yield part
+        def part(begin: int) -> NDArray[Any]:
+            found = pairs[begin : begin + step]
+            if without is None:
+                return found
+            at = without[slice(*np.searchsorted(without, [begin, begin + step]))]
+            return np.delete(found, at - begin, axis=0) if at.size else found
 
+        def counted(begin: int) -> tuple[Int64Array, Int64Array, int, int]:
+            """Numbers of larger and of smaller neighbours in a part, and its first and last key."""
+            ends = part(begin)
+            keys = pack_pairs(ends[:, 0], ends[:, 1])
+            if (keys[1:] <= keys[:-1]).any():
+                raise ValueError(unordered)
+            larger, smaller = (np.bincount(ends[:, side], minlength=n_vertices) for side in (0, 1))
+            return larger, smaller, *(map(int, keys[[0, -1]]) if keys.size else (-1, -1))
+
+        def turned(begin: int) -> tuple[int, NDArray[Any], NDArray[Any], Any]:
+            """The first vertex of a part, the sizes of its rows, their larger ends, and the smaller ones by column."""
+            ends = part(begin)
+            first = int(ends[0, 0]) if len(ends) else 0
+            counts = np.bincount(ends[:, 0] - ends.dtype.type(first))
+            begins, larger = np.concatenate([[0], np.cumsum(counts)]).astype(number), ends[:, 1].astype(number)
+            # By columns, that is for each larger vertex, the smaller ones ascend.
+            by_row = csr_array((np.ones(len(ends), np.int8), larger, begins), (counts.size, n_vertices))
+            return first, counts, larger, by_row.tocsc()
+
+        unordered, before = "pairs must be distinct and in lexicographic order", -1
         degrees, smaller = np.zeros(n_vertices, np.int64), np.zeros(n_vertices, np.int64)
-        before = -1
-        for part in parts():
-            keys = pack_pairs(part[:, 0], part[:, 1])
-            if (keys[1:] <= keys[:-1]).any() or int(keys[0]) <= before:
-                raise ValueError("pairs must be distinct and in lexicographic order")
-            before = int(keys[-1])
-            degrees += np.bincount(part[:, 0], minlength=n_vertices)
-            smaller += np.bincount(part[:, 1], minlength=n_vertices)
+        begins = range(0, len(pairs), step)
+        for more, less, first_key, last_key in _in_threads(counted, begins):
+            if last_key < 0:
+                continue
+            if first_key <= before:
+                raise ValueError(unordered)
+            before, degrees, smaller = last_key, degrees + more, smaller + less
         degrees += smaller
         offsets = np.concatenate([[0], np.cumsum(degrees)])
         neighbours = np.empty(int(offsets[-1]), np.uint32)
         # Where the next smaller neighbour and the next larger one of each vertex go.
         low, high = offsets[:-1].copy(), offsets[:-1] + smaller
         del degrees, smaller
-        for part in parts():
-            first, place = int(part[0, 0]), np.arange(len(part))
-            counts = np.bincount(part[:, 0] - part.dtype.type(first))
-            rows, begins = slice(first, first + counts.size), np.concatenate([[0], np.cumsum(counts)])
-            neighbours[np.repeat(high[rows] - begins[:-1], counts) + place] = part[:, 1]
+        for first, counts, larger, columns in _in_threads(turned, begins):
+            rows, place = slice(first, first + counts.size), np.arange(larger.size)
+            neighbours[np.repeat(high[rows] - (np.cumsum(counts) - counts), counts) + place] = larger
             high[rows] += counts
-            ends = part[:, 1].astype(number), begins.astype(number)
-            # By columns, that is for each larger vertex, the smaller ones ascend.
-            turned = csr_array((np.ones(len(part), np.int8), *ends), (counts.size, n_vertices)).tocsc()
-            counts = np.diff(turned.indptr)
-            turned.indices += number(first)
-            neighbours[np.repeat(low - turned.indptr[:-1], counts) + place] = turned.indices
+            counts = np.diff(columns.indptr)
+            neighbours[np.repeat(low - columns.indptr[:-1], counts) + place] = columns.indices + number(first)
             low += counts
         return Adjacency(read_only(offsets), read_only(neighbours))
 
