@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
+from tests.db.test_migrate import restore
 
 from mmsbgen.db.store.schema import JobRow
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import LeaseLostError, Queue, UnknownJobError
-from tests.db.test_migrate import restore
 from tests.jobs.conftest import Clock
 
 _KILLED = """

@@ -364,21 +364,16 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
 def _state_of(store: Any) -> Iterator[Finding]:
     """Findings about a database: whether it exists, its schema and its integrity."""
     from mmsbgen.db.store.connect import check_pages
-    from mmsbgen.db.store.schema import REVISIONS
+    from mmsbgen.db.store.schema import REVISION
 
     if store.missing:
         what = f"there is no tuning database at {store.location} yet"
         yield Finding("database", "note", what, "mmsbgen tune makes it")
         return
-    details = {"location": store.location, "older_schema": store.older}
     counts = f"{len(store.runs())} runs, {len(store.quarantined())} configurations in quarantine"
-    what = f"{store.location}, schema {store.older or REVISIONS[-1]}: {counts}"
-    if store.older:
-        what += f"; schema {REVISIONS[-1]} is the present one"
-        yield Finding("database", "note", what, "The next mmsbgen tune upgrades it", details)
-    else:
-        yield Finding("database", "ok", what, details=details)
-    if store.place.path is not None and not store.older:
+    what = f"{store.location}, schema {REVISION}: {counts}"
+    yield Finding("database", "ok", what, details={"location": store.location})
+    if store.place.path is not None:
         try:
             check_pages(store.database)  # of any size
         except MmsbgenError as error:

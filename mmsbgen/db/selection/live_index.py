@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 def marks(store: Store) -> dict[KernelName, Mark]:
     """The mark of every kernel that has records; reads database indexes only."""
-    return store.database.read(lambda connection: _marks(connection, store))
+    return store.database.read(lambda connection: _marks(connection))
 
 
 class LiveIndex(Index):
@@ -108,12 +108,12 @@ class LiveIndex(Index):
 
     def _read(self, kernel: KernelName) -> Changed:
         seen = self._seen.get(kernel, Mark())
-        new, count, now = self._live.database.read(lambda c: _after(c, self._live, kernel, seen.trial))
+        new, count, now = self._live.database.read(lambda c: _after(c, kernel, seen.trial))
         # On a server a trial may become visible after others with higher ids; then all are read again.
         if whole := seen.trials + count != now.trials:
             self._own.pop(kernel, None)
             self._own_groups.pop(kernel, None)
-            new, _, now = self._live.database.read(lambda c: _after(c, self._live, kernel, 0))
+            new, _, now = self._live.database.read(lambda c: _after(c, kernel, 0))
         own = self._own.setdefault(kernel, defaultdict(list))
         groups = self._own_groups.setdefault(kernel, {})
         for key, found in new:
@@ -131,11 +131,9 @@ class LiveIndex(Index):
         return without(shipped, {one.uid for found in own for one in found}) if shipped else []
 
 
-def _after(
-    connection: Connection, store: Store, kernel: KernelName, last: int
-) -> tuple[list[tuple[Key, Candidate]], int, Mark]:
+def _after(connection: Connection, kernel: KernelName, last: int) -> tuple[list[tuple[Key, Candidate]], int, Mark]:
     """The candidates among a kernel's trials with ids above ``last``, the number of these trials, and the mark."""
-    mark = _marks(connection, store, kernel).get(kernel, Mark())
+    mark = _marks(connection, kernel).get(kernel, Mark())
     if mark.trial == last:
         return [], 0, mark
     query = select(TrialRow.status, *record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
@@ -150,11 +148,9 @@ def _after(
     return found, count, mark
 
 
-def _marks(connection: Connection, store: Store, kernel: KernelName | None = None) -> dict[KernelName, Mark]:
+def _marks(connection: Connection, kernel: KernelName | None = None) -> dict[KernelName, Mark]:
     found: dict[KernelName, Mark] = {}
     for table, name, number in ((TrialRow, "trial", "trials"), (QuarantineRow, "failure", "failures")):
-        if table.__tablename__ in store.lacking:
-            continue
         # A kernel has a row for each template digest.
         counted = select(table.kernel_id, func.max(table.id).label("last"), func.count().label("number"))
         if kernel is not None:
