@@ -64,11 +64,6 @@ class Parsed(HTMLParser):
         return [" ".join(element.text.split()) for element in self.all(tag)]
 
     @property
-    def drawn(self) -> list[Element]:
-        """Every picture once, without those drawn anew for narrow pages."""
-        return [svg for svg in self.all("svg") if "max-width: 472px" not in svg.attributes["style"]]
-
-    @property
     def tiles(self) -> dict[str, str]:
         """Numbers at the top by their names."""
         return dict(zip(self.texts("dt"), self.texts("dd"), strict=True))

@@ -16,7 +16,6 @@ from matplotlib.collections import LineCollection, PatchCollection
 
 from mmsbgen.cli import main
 from mmsbgen.detection.detect import Detection, detect
-from mmsbgen.report.narrow import stacked
 from mmsbgen.report.page import write
 from mmsbgen.report.run.run_page import run_page
 from mmsbgen.report.style import Picture
@@ -61,7 +60,7 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     ]  # fmt: skip
     for name in pictures:
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(page.drawn) == len(page.all("figcaption")) == len(pictures)
+    assert len(page.all("svg")) == len(page.all("figcaption")) == len(pictures)
     assert page.texts("title")[0] == "Communities of CA-GrQc"
     # The numbers are the record's.
     record = found.record
@@ -100,25 +99,6 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     assert not [text for text in page.texts("h2") if "Sampling" in text], "it optimises"
     low, high = record["held_out"]["test"]["auc_interval"]
     assert f"{low:.4f} to {high:.4f}" in cells
-
-
-@pytest.mark.slow
-def test_panels_are_stacked_on_narrow_pages(pictures: dict[str, Picture]) -> None:
-    picture = pictures["sizes"]
-    left, right = picture.figure.axes
-    before = (picture.figure.get_size_inches().tolist(), left.get_subplotspec(), right.get_ylabel())
-    assert 'style="max-width: 472px; min-width: 330px"' in picture.narrow_svg()
-    with stacked(picture.figure):
-        picture.png()
-        assert right.get_window_extent().y1 < left.get_window_extent().y0
-    picture.png()
-    assert right.get_window_extent().y1 == left.get_window_extent().y1
-    assert (picture.figure.get_size_inches().tolist(), left.get_subplotspec(), right.get_ylabel()) == before
-    assert [name for name, one in pictures.items() if not one.narrow_svg()] == [
-        "community-graph",
-        "overlaps",
-        "reliability",
-    ]
 
 
 def test_the_reliability_diagram_is_of_the_test_pairs(run: Run, pictures: dict[str, Picture], tmp_path: Path) -> None:

@@ -352,12 +352,6 @@ def explain(
     show_default=True,
     help="Folder of the report.",
 )
-@click.option("--size", type=click.IntRange(min=1), help="Size (such as K) of the figures that are for one size.")
-@click.option(
-    "--baseline",
-    type=NamedPath(dir_okay=False),
-    help="Report of scripts/bench/bench_paper_cpu.py, for the speed-up over plain C.",
-)
 @output_options("Print JSON: where the page is, and the names of its pictures.")
 @click.pass_context
 def report_(
@@ -366,8 +360,6 @@ def report_(
     device: str | None,
     problem: Sequence[str],
     out: Path,
-    size: int | None,
-    baseline: Path | None,
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -379,7 +371,6 @@ def report_(
 
     need_matplotlib()
     from mmsbgen.cli.runs.report import written
-    from mmsbgen.report.tuning.sweep_pictures import read_baseline
     from mmsbgen.report.tuning.tuning_page import tuning_page
 
     output = Output(as_json, as_csv)
@@ -389,5 +380,4 @@ def report_(
         raise InputError(
             f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"
         )
-    plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
-    written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, output)
+    written(ctx, lambda: tuning_page(bundle, where), out, output)

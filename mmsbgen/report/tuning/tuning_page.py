@@ -10,29 +10,20 @@ from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.style import drawing, some, times
-from mmsbgen.report.tuning import axis_pictures, database_pictures, sweep_pictures
-from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable, device_label, problem_texts
+from mmsbgen.report.tuning import axis_pictures, database_pictures
+from mmsbgen.report.tuning.cases import Case, by_device, cases_of, device_label, problem_texts
 
 #: Most rows of a table.
 _ROWS = 200
 
 
-def tuning_page(
-    bundle: Bundle, where: str, size: int | None = None, baseline: sweep_pictures.Baseline | None = None
-) -> HtmlPage:
-    """The page of tuning records.
-
-    Args:
-        bundle: The records.
-        where: The place of their database, for the subtitle.
-        size: Problem size of the figures that show a single size.
-        baseline: The time of plain C, for the figure of speed-ups.
-    """
+def tuning_page(bundle: Bundle, where: str) -> HtmlPage:
+    """The page of tuning records; ``where`` is the place of their database, for the subtitle."""
     with drawing():
-        return _page(bundle, where, size, baseline)
+        return _page(bundle, where)
 
 
-def _page(bundle: Bundle, where: str, size: int | None, baseline: sweep_pictures.Baseline | None) -> HtmlPage:
+def _page(bundle: Bundle, where: str) -> HtmlPage:
     trials = bundle.trials
     cases = cases_of(trials)
     failed = sum(trial.status != "ok" for trial in trials)
@@ -56,7 +47,7 @@ def _page(bundle: Bundle, where: str, size: int | None, baseline: sweep_pictures
     sections = [
         _coverage(bundle, list(devices.values())),
         _best(cases),
-        _configurations(cases, size, baseline),
+        _configurations(cases),
         _roofline(bundle, cases),
         _failures(bundle),
         _history(bundle, cases),
@@ -129,16 +120,8 @@ def _best(cases: Sequence[Case]) -> Section | None:
     return Section("Best configurations", text, [], [table])
 
 
-def _configurations(
-    cases: Sequence[Case], size: int | None, baseline: sweep_pictures.Baseline | None
-) -> Section | None:
-    if not cases:
-        return None
-    found = [
-        *sweep_pictures.pictures(comparable(cases), size, baseline),
-        *axis_pictures.spreads(cases),
-        *axis_pictures.by_axis(cases),
-    ]
+def _configurations(cases: Sequence[Case]) -> Section | None:
+    found = [*axis_pictures.spreads(cases), *axis_pictures.by_axis(cases)]
     return Section("Time by configuration", "", found) if found else None
 
 
