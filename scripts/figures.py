@@ -5,7 +5,8 @@
 
 Takes a database, or a file that `mmsbgen db export` wrote; several are read together, and of several states of a
 template the newest counts.  Writes the pictures into the output folder, and a page of the same name beside it.  The
-speed-up over plain C needs the baseline's time, which scripts/bench/bench_paper_cpu.py measures.  Needs Matplotlib: pip install 'mmsbgen[report]'.
+speed-up over plain C needs the baseline's time, which scripts/bench/bench_paper_cpu.py measures.
+Needs Matplotlib: pip install 'mmsbgen[report]'.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.db.exchange.formats import read
-from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.exchange.jsonl import Bundle, read
 from mmsbgen.detection.detect import Detection, detect
 
 ROOT = Path(__file__).parents[2]

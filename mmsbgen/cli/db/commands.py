@@ -11,7 +11,7 @@ import click
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options, parameters
 from mmsbgen.cli.db.named_records import picked_device, picked_run
-from mmsbgen.cli.db.picked_records import best_records, marks_of, none, picked_bundle, reading
+from mmsbgen.cli.db.picked_records import current_best, marks_of, none, picked_bundle, reading
 from mmsbgen.cli.printing.output_options import Output, moved, output_options, row_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.completed_names import family_option
@@ -22,7 +22,7 @@ from mmsbgen.cli.shared.logs import is_quiet
 from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.families import resolve_family
 
-_FORMATS = ("jsonl", "t4", "cache", "csv")
+_FORMATS = ("jsonl", "cache", "csv")
 #: Rows of a table of trials.
 _TABLE_ROWS = 50
 _STATUSES = ("ok", "failed", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
@@ -175,20 +175,7 @@ def merge(ctx: click.Context, other: str, as_json: bool, as_csv: bool) -> None:
 @filter_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Of the file; by default its suffix tells.")
 @click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
-@click.option(
-    "--best",
-    "most",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Only the N best of each problem, by today's kernels.",
-)
-@click.option(
-    "--chain",
-    "chains",
-    multiple=True,
-    type=NamedPath(exists=True, dir_okay=False),
-    help="For experts, with --best: a report of bench_chain.py; leaves out what ranks before the chain's fastest.",
-)
+@click.option("--best", "most", type=click.IntRange(1), metavar="N", help="Only the N best, by today's kernels.")
 @output_options("Print JSON: how many trials, and where.")
 @click.pass_context
 def export_(
@@ -200,7 +187,6 @@ def export_(
     form: str | None,
     with_host: bool,
     most: int | None,
-    chains: Sequence[Path],
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -209,9 +195,8 @@ def export_(
     \b
     suffix   format
     .jsonl   jsonl: JSON lines, with all that is recorded
-    .json    t4: the T4 format of results of autotuning
-    .csv     csv: a table of the trials, which import does not read
-    -        cache: a cache file of kernel_tuner
+    .json    cache: a cache file of kernel_tuner, for one kernel, device and problem
+    .csv     csv: a table of the trials
 
     All records are written, or those that match the filters; FILE is compressed if its name ends in .gz. Host names
     are left out unless --with-host is given.
@@ -219,15 +204,13 @@ def export_(
     from mmsbgen.db.exchange import formats
 
     output = Output(as_json, as_csv)
-    if chains and most is None:
-        raise click.UsageError("--chain needs --best")
     form = form or formats.form_of(file)
     if as_csv and form != "csv":
         raise InputError(f"--csv and {file} in the format {form}: write to a .csv file, or leave --csv out")
     with reading(ctx) as store:
         bundle, marks = picked_bundle(store, kernel, device, problem), marks_of(store)
     if most is not None:
-        bundle = best_records(bundle, most, chains)
+        bundle = current_best(bundle, most)
     if not with_host:
         bundle = formats.anonymous(bundle)
     if form == "csv":
@@ -249,14 +232,14 @@ def export_(
 def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None:
     """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none.
 
-    FILE has one of the formats of export.
+    FILE has the JSON lines that export writes.
     """
-    from mmsbgen.db.exchange import formats
+    from mmsbgen.db.exchange import jsonl
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.tuner.run.recorded_types import check_types
 
     output = Output(as_json, as_csv)
-    bundle = formats.read(file)
+    bundle = jsonl.read(file)
     check_types(bundle, str(file))
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,18 +28,17 @@ def picked_bundle(store: Store, kernel: str | None, device: str | None, problem:
     return formats.chosen(store.bundle(), device=picked_device(store, device), **picked)
 
 
-def best_records(bundle: Bundle, most: int, reports: Sequence[Path]) -> Bundle:
+def current_best(bundle: Bundle, most: int) -> Bundle:
     """The best records of each problem, without those of kernels that have changed since.
 
     Raises ``InputError`` if none are left.
     """
-    from mmsbgen.db.exchange import best_records
+    from mmsbgen.db.exchange import formats
     from mmsbgen.tuner.run.changed_keys import Present
 
     present = Present()
-    chains = [chain for path in reports for chain in best_records.read_chain_times(path)]
     current = [trial for trial in bundle.trials if not present.program_changed(trial)]
-    found = best_records.best_records(replace(bundle, trials=current), most, chains)
+    found = formats.best(replace(bundle, trials=current), most)
     if not found.trials:
         raise InputError("no record was made with the kernels of this version: tune, then export")
     return found

@@ -94,7 +94,7 @@ def write(bundle: Bundle, path: Path) -> None:
 
 
 #: Advice for messages about files of other kinds.
-_KINDS = "records are in files that `mmsbgen db export` wrote"
+_KINDS = "records are in .jsonl files that `mmsbgen db export` wrote"
 
 
 def read(path: Path) -> Bundle:
@@ -117,7 +117,7 @@ def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
         if not line.strip():
             continue
         try:
-            values = json.loads(line.decode("utf-8"), parse_constant=no_constant)
+            values = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
             if not isinstance(values, dict):
                 raise ValueError("a JSON object is expected")
             if header is None:
@@ -236,6 +236,5 @@ def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def no_constant(text: str) -> NoReturn:
-    """Raises ValueError for NaN and infinity in JSON that is read."""
+def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number that can be stored")
