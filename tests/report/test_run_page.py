@@ -51,12 +51,12 @@ def changed(run: Path, to: Path, change: Any) -> Path:
 def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: Path) -> None:
     folder, found = run
     done = called(folder, "-o", tmp_path / "out")
-    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/out/report.html, with 8 pictures beside it\n")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/out/report.html, with 7 pictures beside it\n")
     page = check_self_contained(tmp_path / "out" / "report.html")
-    pictures = ["community-graph", "held-out", "memberships", "overlaps", "reliability", "row-sums", "sizes", "stages"]
+    pictures = ["community-graph", "held-out", "memberships", "overlaps", "reliability", "row-sums", "sizes"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "community-graph.png", "held-out.png", "memberships.png", "overlaps.png", "reliability.png",
-        "report.html", "row-sums.png", "sizes.png", "stages.png",
+        "report.html", "row-sums.png", "sizes.png",
     ]  # fmt: skip
     for name in pictures:
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -138,9 +138,6 @@ def test_what_the_pictures_of_a_run_show(run: Run, pictures: dict[str, Picture])
     at = right.collections[0].get_offsets()
     strengths = found.memberships.beta[: len(found.communities)]
     np.testing.assert_allclose(at, np.stack([found.record["communities"]["sizes"], strengths], axis=1))
-    bars = pictures["stages"].figure.axes[0].patches
-    assert [bar.get_width() for bar in bars] == list(found.record["stage_seconds"].values())
-    assert pictures["stages"].figure.axes[0].get_xlabel() == "time (s)"
     sums, steps = pictures["row-sums"].figure.axes
     assert sums.lines[0].get_ydata()[-1] == found.record["convergence"]["mean_row_sum"]
     assert steps.get_ylabel() == "step size"
@@ -291,7 +288,7 @@ def test_all_of_pi_gives_the_same_page(tmp_path: Path) -> None:
     for whole in (False, True):
         out = tmp_path / str(whole)
         detect(DATA / "fb_3980.txt.gz", 5, device="pocl", iterations=20, whole=whole, out=out)
-        pages.append([(p.name, p.alt) for p in run_page(out).pictures if p.name != "stages"])
+        pages.append([(p.name, p.alt) for p in run_page(out).pictures])
     assert pages[0] == pages[1]
 
 
@@ -324,7 +321,7 @@ def test_a_run_of_no_iteration(tmp_path: Path) -> None:
 
 def test_for_scripts(small_run: Run, tmp_path: Path) -> None:
     done = called(small_run[0], "-o", tmp_path, "--json")
-    names = ["graph", "sizes", "memberships", "overlaps", "row-sums", "stages"]
+    names = ["graph", "sizes", "memberships", "overlaps", "row-sums"]
     assert json.loads(done.stdout) == {"page": str(tmp_path / "report.html"), "pictures": names}
     quiet = called(small_run[0], "-o", tmp_path, "--quiet")
     assert (quiet.exit_code, quiet.output) == (0, "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mmsbgen.base.errors import InputError, did_you_mean
+from mmsbgen.cli.db.named_records import picked_device
 from mmsbgen.cli.shared.common import pairs
 
 if TYPE_CHECKING:
@@ -20,16 +21,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 def filter_options(command: F) -> F:
     """Add ``--kernel``, ``--device`` and ``--problem``."""
     for option in (
-        click.option(
-            "--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."
-        ),
-        click.option(
-            "--device", metavar="TEXT", help="A part of a recorded device's name or platform, or one here: opencl:0."
-        ),
+        click.option("--problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."),
+        click.option("--device", metavar="TEXT", help="Part of a recorded device's name or platform, or one here."),
         click.option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
     ):
         command = option(command)
     return command
+
+
+def filters(store: Store, given: dict[str, Any]) -> dict[str, Any]:
+    """The filters of records that the options of a command name, checked."""
+    device, problem = picked_device(store, given["device"]), checked_parameters(store, given["problem"])
+    return {"kernel": checked_kernel(store, given["kernel"]), "device": device, "problem": problem}
 
 
 def parameters(texts: Sequence[str]) -> dict[str, Any]:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters
-from mmsbgen.cli.db.named_records import picked_device
 from mmsbgen.cli.shared.logs import is_quiet
 
 if TYPE_CHECKING:
     from mmsbgen.cli.db.printed_rows import Marks
     from mmsbgen.db.exchange.jsonl import Bundle
     from mmsbgen.db.store.tuning_store import Store
-
-
-def picked_bundle(store: Store, kernel: str | None, device: str | None, problem: Sequence[str]) -> Bundle:
-    """The records that pass the filters of a command."""
-    from mmsbgen.db.exchange import formats
-
-    picked: dict[str, Any] = {"kernel": checked_kernel(store, kernel), "problem": checked_parameters(store, problem)}
-    return formats.chosen(store.bundle(), device=picked_device(store, device), **picked)
 
 
 def current_best(bundle: Bundle, most: int) -> Bundle:

@@ -59,6 +59,11 @@ class Output:
     sort: str | None = None
     columns: str | None = None
 
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Output:
+        """What the options of :func:`row_options` or :func:`output_options` say."""
+        return cls(given["as_json"], given["as_csv"], given.get("sort"), given.get("columns"))
+
     def __post_init__(self) -> None:
         if self.as_json and self.as_csv:
             raise InputError("--json and --csv exclude each other")

@@ -8,7 +8,6 @@ import platform
 import re
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -81,7 +80,6 @@ def examine(
         "disk": _disk,
         "OpenCL": _opencl,
         "CUDA": _cuda,
-        "compiler": _c_compiler,
         "devices": lambda: _devices(device, self_tests),
         "database": lambda: _database(database, device),
     }
@@ -223,16 +221,6 @@ def _cuda() -> Iterator[Finding]:
         missing = driver and not devices
         advice = "Follow the message: this machine has NVIDIA's driver" if missing else "Nothing, without such a GPU"
         yield Finding("CUDA", "warning" if missing else "note", hint, advice)
-
-
-def _c_compiler() -> Iterator[Finding]:
-    name = os.environ.get("CC") or "cc"
-    if (path := shutil.which(name)) is None:
-        what = f"there is no C compiler {name!r}; the plain C program of the benchmarks needs one, nothing else does"
-        yield Finding("compiler", "note", what, "apt install gcc libc6-dev, if you want that")
-        return
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
-    yield Finding("compiler", "ok", (done.stdout.splitlines() or [path])[0])
 
 
 def _devices(spec: str | None, self_tests: bool) -> Iterator[Finding]:

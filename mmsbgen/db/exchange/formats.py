@@ -52,7 +52,7 @@ def chosen(
 ) -> Bundle:
     """The trials and quarantined configurations that pass all filters, with the trials' runs and their roofs.
 
-    The filters are those of :meth:`mmsbgen.db.store.tuning_store.Store.trials`.
+    The filters are as :class:`mmsbgen.db.store.filters.TrialFilters` has them.
     """
 
     def wanted(record: Any) -> bool:

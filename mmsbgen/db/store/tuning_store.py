@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from sqlalchemy import Connection, func, select, update
 
@@ -29,7 +29,7 @@ from mmsbgen.db.records.tuning_records import (
 from mmsbgen.db.store import connect as connections
 from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pages, connect, locate
-from mmsbgen.db.store.filters import of_key, of_parts
+from mmsbgen.db.store.filters import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.migrate import migrate, revision
 from mmsbgen.db.store.quarantine import active
 from mmsbgen.db.store.schema import (
@@ -192,27 +192,14 @@ class Store:
         return self.database.read(lambda c: active(c, record_rows.Parts(c), family=family, kernel=kernel))
 
     def trials(
-        self,
-        *,
-        kernel: str | None = None,
-        device: str | None = None,
-        problem: Mapping[str, Any] | None = None,
-        status: str | None = None,
-        run: str | None = None,
-        key: Key | None = None,
-        limit: int | None = None,
+        self, *, key: Key | None = None, limit: int | None = None, **filters: Unpack[TrialFilters]
     ) -> list[TrialRecord]:
-        """The trials that pass all given filters, newest first.
-
-        ``kernel`` is a name or ``family/name``.  ``device`` is a part of backend, name, platform, vendor or
-        architecture, ignoring case.  ``problem`` has values of some parameters.  ``failed`` is any status but
-        ``ok``.
-        """
+        """The trials that pass all given filters, newest first."""
 
         def work(connection: Connection) -> list[TrialRecord]:
             parts = record_rows.Parts(connection)
             query = record_rows.select_trials().order_by(TrialRow.created_at.desc(), TrialRow.id.desc()).limit(limit)
-            query = of_parts(query, connection, kernel=kernel, device=device, problem=problem, status=status, run=run)
+            query = of_parts(query, connection, filters)
             if key is not None:
                 query = of_key(query, key)
             return [record_rows.trial_record(row, parts) for row in connection.execute(query)]

@@ -9,7 +9,7 @@ from mmsbgen.base.id_text import pairs, plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
-from mmsbgen.report.style import drawing, some, times
+from mmsbgen.report.style import drawing, times
 from mmsbgen.report.tuning import axis_pictures, database_pictures
 from mmsbgen.report.tuning.cases import Case, by_device, cases_of, device_label, problem_texts
 
@@ -50,7 +50,7 @@ def _page(bundle: Bundle, where: str) -> HtmlPage:
         _configurations(cases),
         _roofline(bundle, cases),
         _failures(bundle),
-        _history(bundle, cases),
+        _history(bundle),
     ]
     page.sections = with_distinct_names([section for section in sections if section is not None])
     return page
@@ -69,7 +69,10 @@ def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
     if problems := _problems(bundle):
         names = ("kernel", "parameter", "values that were measured")
         tables.append(Table("Problems by kernel", names, problems, folded=True))
-    return Section("Coverage", "", some(database_pictures.coverage(bundle.trials)), tables)
+    labels, counts = database_pictures.coverage(bundle.trials)
+    title = "Trials / problems of each kernel on each device"
+    tables.insert(1, Table(title, ("kernel", *labels), counts, frozenset(range(1, len(labels) + 1))))
+    return Section("Coverage", "", [], tables)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -121,7 +124,7 @@ def _best(cases: Sequence[Case]) -> Section | None:
 
 
 def _configurations(cases: Sequence[Case]) -> Section | None:
-    found = [*axis_pictures.spreads(cases), *axis_pictures.by_axis(cases)]
+    found = axis_pictures.by_axis(cases)
     return Section("Time by configuration", "", found) if found else None
 
 
@@ -154,22 +157,29 @@ def _failures(bundle: Bundle) -> Section:
         tables.append(Table("Quarantined configurations", columns, rows_of))
     ended = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in statuses.most_common())
     text = f"How trials ended: {ended}." if found else "No trial failed."
-    return Section("Failures", text, some(database_pictures.failures(found, len(bundle.trials))), tables)
+    return Section("Failures", text, [], tables)
 
 
-def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
+def _history(bundle: Bundle) -> Section:
     series = database_pictures.history_of(bundle.trials, bundle.runs)
-    found = some(database_pictures.history(series), axis_pictures.measured_over_time(cases))
     counts = Counter(trial.run for trial in bundle.trials)
     runs = sorted(bundle.runs, key=lambda run: run.started, reverse=True)
     rows = [_run_row(run, counts[run.uuid]) for run in runs[:_ROWS]]
     columns = ("started (UTC)", "finished", "status", "strategy", "budget", "trials", "seed")
     note = f"{len(runs) - _ROWS:,} earlier runs are left out." if len(runs) > _ROWS else ""
     tables = [Table("Runs", columns, rows, frozenset({5, 6}), note, folded=len(rows) > 6)] if rows else []
+    bests = [
+        (one.title, when[:19].replace("T", " "), driver, f"{seconds * 1e3:.4g}")
+        for one in series
+        for when, driver, seconds in zip(one.when, one.drivers, one.best_s, strict=True)
+    ]
+    if bests:
+        named = ("kernel, device and problem", "started (UTC)", "driver", "best (ms)")
+        tables.insert(0, Table("Best of every run", named, bests[:_ROWS], frozenset({3}), folded=len(bests) > 12))
     text = (
         "" if series else "No kernel was tuned twice for the same device and problem, so there is nothing to compare."
     )
-    return Section("History", text, found, tables)
+    return Section("History", text, [], tables)
 
 
 def _run_row(run: RunRecord, trials: int) -> tuple[str, ...]:
