@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import click
 
 from mmsbgen.base.errors import InputError, MmsbgenError
-from mmsbgen.cli.db.picked_records import current_best
+from mmsbgen.cli.db.filter_options import current_best
 from mmsbgen.db.exchange import formats, jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest

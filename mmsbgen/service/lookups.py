@@ -9,14 +9,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.db.records.tuning_records import PROGRAM, KernelRecord, Key, ToolchainRecord
 from mmsbgen.db.selection.index import Selection
-from mmsbgen.db.selection.live_index import Changed, KernelName, LiveIndex
+from mmsbgen.db.selection.live_index import KernelName, LiveIndex
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
@@ -39,27 +38,10 @@ class Asked(NamedTuple):
     problem: tuple[tuple[str, str], ...]
 
 
-@dataclass
-class _Answer:
-    """A cached answer."""
-
-    body: bytes
-    key: Key
-    tier: str
-
-    def stands(self, changed: Changed) -> bool:
-        """Whether new trials of the keys in ``changed`` cannot change this answer."""
-        if changed is None or any(key.kernel != self.key.kernel for key in changed):
-            return False
-        if self.tier == "exact":
-            return self.key not in changed
-        return self.tier == "problem" and all(key.device != self.key.device for key in changed)
-
-
 class LookUps:
     """Answers look-ups with JSON texts, cached until records of their kernel are added.
 
-    The store is checked for new records every ``seconds``, and answers that they may change are forgotten. A single
+    The store is checked for new records every ``seconds``, and answers of their kernels are forgotten. A single
     thread owns the index, so that cached look-ups never wait for the database.
     """
 
@@ -67,8 +49,8 @@ class LookUps:
         self._store, self._devices, self._seconds = store, devices, seconds
         self._index = LiveIndex(store)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="index")
-        self._answers: OrderedDict[Asked, _Answer] = OrderedDict()
-        self._making: dict[Asked, asyncio.Task[_Answer]] = {}
+        self._answers: OrderedDict[Asked, bytes] = OrderedDict()
+        self._making: dict[Asked, asyncio.Task[bytes]] = {}
         self._following: asyncio.Task[None] | None = None
         self._devices_read = 0.0
 
@@ -90,11 +72,11 @@ class LookUps:
         Raises :class:`InputError` for an unknown kernel, device or problem.
         """
         if (found := self._answers.get(asked)) is not None:
-            return found.body, "kept"
+            return found, "kept"
         if (making := self._making.get(asked)) is None:  # concurrent requests for the same look-up share it
             making = self._making[asked] = asyncio.create_task(self._made(asked))
             making.add_done_callback(lambda _: self._making.pop(asked))
-        return (await asyncio.shield(making)).body, "made"
+        return await asyncio.shield(making), "made"
 
     async def refresh(self) -> None:
         """Read new records now, so that the next look-ups use them."""
@@ -115,8 +97,8 @@ class LookUps:
         """Drop all cached answers after the devices of this machine were discovered."""
         self._answers.clear()
 
-    async def _made(self, asked: Asked) -> _Answer:
-        answer: _Answer = await self._run(partial(self._answer, asked))
+    async def _made(self, asked: Asked) -> bytes:
+        answer: bytes = await self._run(partial(self._answer, asked))
         self._answers[asked] = answer
         self._answers.move_to_end(asked)
         while len(self._answers) > MOST_ANSWERS:
@@ -124,13 +106,11 @@ class LookUps:
         return answer
 
     async def _take_up(self) -> None:
-        """Read new records; answers that they cannot change stay."""
+        """Forget the answers of kernels that have new records."""
         # Answers that were made before have been stored: the thread's results come in its order.
-        changed: dict[KernelName, Changed] = await self._run(self._update)
-        for asked, answer in list(self._answers.items()):
-            kernel = (asked.family, asked.kernel)
-            if kernel in changed and not answer.stands(changed[kernel]):
-                del self._answers[asked]
+        changed: set[KernelName] = await self._run(self._update)
+        for asked in [asked for asked in self._answers if (asked.family, asked.kernel) in changed]:
+            del self._answers[asked]
 
     async def _run(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -138,7 +118,7 @@ class LookUps:
     async def _follow(self) -> None:
         kernels = -1
         while True:
-            if kernels != len(self._index.kernels):
+            if kernels < len(self._index.kernels):
                 # Garbage collection of the index, which stays in memory, would stop all answers for 1/6 s.
                 kernels = len(self._index.kernels)
                 gc.freeze()
@@ -150,12 +130,12 @@ class LookUps:
             except Exception:  # one bad record must not stop the updates
                 log.exception("records that were added could not be read")
 
-    def _update(self) -> dict[KernelName, Changed]:
+    def _update(self) -> set[KernelName]:
         if changed := self._index.update():
             self._read_devices()
         return changed
 
-    def _answer(self, asked: Asked) -> _Answer:
+    def _answer(self, asked: Asked) -> bytes:
         found = family(asked.family)
         found.kernel(asked.kernel)
         problem = found.problem(**dict(asked.problem))
@@ -183,7 +163,7 @@ class LookUps:
             trial=selection.trial_ref,
             template_digest=program_digest(found, key, selection.config),
         )
-        return _Answer(best.model_dump_json().encode(), key, selection.tier)
+        return best.model_dump_json().encode()
 
     def _target(self, device: str | None) -> Target:
         """The device of a look-up, even if its first records were stored just now."""

@@ -8,9 +8,19 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options, filters, parameters
-from mmsbgen.cli.db.named_records import picked_device, picked_run
-from mmsbgen.cli.db.picked_records import current_best, marks_of, none, reading
+from mmsbgen.cli.db.filter_options import (
+    checked_kernel,
+    checked_parameters,
+    current_best,
+    filter_options,
+    filters,
+    marks_of,
+    none,
+    parameters,
+    picked_device,
+    picked_run,
+    reading,
+)
 from mmsbgen.cli.printing.output_options import Output, moved, output_options, row_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.completed_names import family_option

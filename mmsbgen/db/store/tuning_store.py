@@ -31,7 +31,6 @@ from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pages, connect, locate
 from mmsbgen.db.store.filters import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.migrate import migrate, revision
-from mmsbgen.db.store.quarantine import active
 from mmsbgen.db.store.schema import (
     Base,
     DeviceRow,
@@ -188,8 +187,8 @@ class Store:
             self.database.write(lambda connection: record_rows.insert_quarantined(connection, [failure]))
 
     def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
-        """The active failures, newest first; see :func:`mmsbgen.db.store.quarantine.active`."""
-        return self.database.read(lambda c: active(c, record_rows.Parts(c), family=family, kernel=kernel))
+        """The active failures, newest first; see :func:`mmsbgen.db.store.record_rows.active`."""
+        return self.database.read(lambda c: record_rows.active(c, record_rows.Parts(c), family=family, kernel=kernel))
 
     def trials(
         self, *, key: Key | None = None, limit: int | None = None, **filters: Unpack[TrialFilters]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from mmsbgen.base.id_text import pairs, plain
-from mmsbgen.db.records.tuning_records import Key, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord
 from mmsbgen.report.style import (
     INK,
     MANY_MARKS,
@@ -175,41 +175,25 @@ def reasons(trials: Sequence[TrialRecord]) -> list[Reason]:
     return sorted(found, key=lambda reason: (-reason.trials, reason))
 
 
-class Series(NamedTuple):
-    """Results of all runs of one kernel, device and problem: start, driver, and median seconds of the best."""
+def history_of(trials: Sequence[TrialRecord], runs: Sequence[RunRecord]) -> list[tuple[str, str, str, float]]:
+    """The best of every run of a kernel that was tuned again for a device and a problem.
 
-    title: str
-    when: list[str]
-    drivers: list[str]
-    best_s: list[float]
-
-
-def history_of(trials: Sequence[TrialRecord], runs: Sequence[RunRecord]) -> list[Series]:
-    """Series of at least two runs, those with the most runs first."""
+    Rows have these three in words, the start, the driver and the median seconds; what has most runs comes first.
+    """
     started = {run.uuid: run.started for run in runs}
     groups: dict[tuple[object, ...], dict[str, list[TrialRecord]]] = defaultdict(lambda: defaultdict(list))
-    keys: dict[tuple[object, ...], Key] = {}
     for trial in trials:
         if trial.status == "ok" and trial.run in started:
             kernel = (trial.key.kernel.family, trial.key.kernel.name)
-            name: tuple[object, ...] = (trial.key.device.identity, kernel, trial.key.problem)
-            groups[name][trial.run].append(trial)
-            keys[name] = trial.key
-    several = {name: by_run for name, by_run in groups.items() if len(by_run) > 1}
-    texts = dict(zip(several, problem_texts(keys[name].problem.params for name in several), strict=True))
+            groups[trial.key.device.identity, kernel, trial.key.problem][trial.run].append(trial)
+    several = sorted((by_run for by_run in groups.values() if len(by_run) > 1), key=len, reverse=True)
+    keys = [next(iter(by_run.values()))[-1].key for by_run in several]
     found = []
-    for name, by_run in several.items():
+    for by_run, key, text in zip(several, keys, problem_texts(key.problem.params for key in keys), strict=True):
+        title = f"{key.kernel.name}, {device_label(key.device)}, {text}"
         points = sorted((started[run], _ended(members)) for run, members in by_run.items())
-        key = keys[name]
-        found.append(
-            Series(
-                f"{key.kernel.name}, {device_label(key.device)}, {texts[name]}",
-                [when for when, _ in points],
-                [driver for _, (_, driver) in points],
-                [seconds for _, (seconds, _) in points],
-            )
-        )
-    return sorted(found, key=lambda series: (-len(series.when), series.title))
+        found += [(title, when, driver, seconds) for when, (seconds, driver) in points]
+    return found
 
 
 def _ended(trials: Sequence[TrialRecord]) -> tuple[float, str]:

@@ -168,11 +168,7 @@ def _history(bundle: Bundle) -> Section:
     columns = ("started (UTC)", "finished", "status", "strategy", "budget", "trials", "seed")
     note = f"{len(runs) - _ROWS:,} earlier runs are left out." if len(runs) > _ROWS else ""
     tables = [Table("Runs", columns, rows, frozenset({5, 6}), note, folded=len(rows) > 6)] if rows else []
-    bests = [
-        (one.title, when[:19].replace("T", " "), driver, f"{seconds * 1e3:.4g}")
-        for one in series
-        for when, driver, seconds in zip(one.when, one.drivers, one.best_s, strict=True)
-    ]
+    bests = [(title, _moment(when), driver, f"{seconds * 1e3:.4g}") for title, when, driver, seconds in series]
     if bests:
         named = ("kernel, device and problem", "started (UTC)", "driver", "best (ms)")
         tables.insert(0, Table("Best of every run", named, bests[:_ROWS], frozenset({3}), folded=len(bests) > 12))
@@ -183,5 +179,9 @@ def _history(bundle: Bundle) -> Section:
 
 
 def _run_row(run: RunRecord, trials: int) -> tuple[str, ...]:
-    moments = [(text or "")[:19].replace("T", " ") for text in (run.started, run.finished)]
-    return (*moments, run.status, run.strategy, pairs(run.budget), f"{trials:,}", str(run.seed))
+    when = (_moment(run.started), _moment(run.finished))
+    return (*when, run.status, run.strategy, pairs(run.budget), f"{trials:,}", str(run.seed))
+
+
+def _moment(text: str | None) -> str:
+    return (text or "")[:19].replace("T", " ")
