@@ -4,8 +4,8 @@
     scripts/figures.py --database tuning.sqlite3 --output docs/figures
 
 Takes a database, or a file that `mmsbgen db export` wrote; several are read together, and of several states of a
-template the newest counts.  Writes the pictures of `mmsbgen db report` into the output folder, and a page of the same
-name beside it.  The speed-up over plain C needs the baseline's time, which scripts/bench/bench_paper_cpu.py measures.
+template the newest counts.  Writes the pictures into the output folder, and a page of the same name beside it.  The
+speed-up over plain C needs the baseline's time, which scripts/bench/bench_paper_cpu.py measures.
 Needs Matplotlib: pip install 'mmsbgen[report]'.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import _sweep_pictures as sweep_pictures
 import click
 
 from mmsbgen.base.errors import MmsbgenError
@@ -21,8 +22,7 @@ from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.report.style import Picture, drawing
-from mmsbgen.report.tuning import sweep_pictures
-from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable
+from mmsbgen.report.tuning.cases import Case, by_device, cases_of
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "docs" / "reports" / "paper_cpu.json"
@@ -41,7 +41,7 @@ def read_trials(source: str) -> list[TrialRecord]:
 
 def cases_in(sources: Iterable[str]) -> list[Case]:
     """Cases of one size of mini-batch, as others are not to be compared within a picture."""
-    return comparable(cases_of(trial for source in sources for trial in read_trials(source)))
+    return sweep_pictures.comparable(cases_of(trial for source in sources for trial in read_trials(source)))
 
 
 def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> str:

@@ -9,6 +9,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -55,18 +56,9 @@ def serve(
     database: str | None,
     data: Path | None,
     token_file: Path | None,
-    max_upload: int,
-    max_graph: int,
-    max_vertices: int,
-    max_links: int,
-    max_communities: int,
-    max_jobs: int,
-    max_stored: int,
-    max_hours: float,
     workers: int,
     devices: tuple[str, ...],
-    rate: str,
-    write_rate: str,
+    **given: Any,
 ) -> None:
     """Serve the tuning database, the kernels and jobs over HTTP, with a page for browsers.
 
@@ -94,23 +86,14 @@ def serve(
         raise MissingDependencyError(
             f"the service needs {error.name}, which is not installed: pip install 'mmsbgen[serve]'"
         ) from error
-    for option, text in (("--rate", rate), ("--write-rate", write_rate)):
+    for name in ("rate", "write_rate"):
         try:
-            parse(text)
+            parse(given[name])
         except ValueError:
-            raise InputError(f"{option} {text!r}: write it as 100/second, 20/minute or 500/hour") from None
-    limits = RequestLimits(
-        upload=max_upload * MIB,
-        graph=max_graph * MIB,
-        vertices=max_vertices,
-        links=max_links,
-        communities=max_communities,
-        jobs=max_jobs,
-        stored=max_stored * MIB,
-        hours=max_hours,
-        rate=rate,
-        write_rate=write_rate,
-    )
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} {given[name]!r}: write it as 100/second, 20/minute or 500/hour") from None
+    given |= {f"max_{name}": given[f"max_{name}"] * MIB for name in ("upload", "graph", "stored")}
+    limits = RequestLimits(**{name.removeprefix("max_"): value for name, value in given.items()})
     with listening(host, port) as opened:  # first, as what fails here leaves no file
         folder = own_folder(data or _folder())
         place: Path | None = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.printing.graph_tuning import GraphTuning, sentence
 from mmsbgen.cli.printing.tune_summary import print_report, progress_display
@@ -96,15 +97,7 @@ def tune(
     scheduler: str | None,
     family: str,
     kernels: tuple[str, ...],
-    graph: Path | None,
-    k: int | None,
-    mini_batch: str,
-    partners: str,
-    values: tuple[str, ...],
-    fixed: tuple[str, ...],
-    data: Path | None,
     database: str | None,
-    explain_space: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -117,26 +110,28 @@ def tune(
     from mmsbgen.families import resolve_family
 
     kernels = tuple(dict.fromkeys(kernels))
-    files = {name: given.pop(name) for name in ("format", "columns", "weights", "vertices")}
-    reading = reading_of_option(files, graph)
+    data: Path | None = given["data"]
+    reading = reading_of_option(given, given["graph"])
     found = resolve_family(family)
     specs = [found.kernel(name) for name in kernels]
-    sizes = dict(pairs(values, "--problem"))
+    sizes, k = dict(pairs(given["values"], "--problem")), given["k"]
     if k is not None and "K" in sizes:
         raise InputError(f"-k {k} and --problem K={sizes['K']} both give the number of communities: leave one out")
-    of_graph = graph_run(graph, k, mini_batch, partners, reading, found)
+    of_graph = graph_run(given, reading, found)
     if data is not None and found.name == "mmsb":
         raise InputError(f"--data {data} is for other families: give the graph of mmsb as --graph FILE -k K")
     of_data = {} if data is None else dict(found.dataset(data).values)
     problem = found.problem(**({} if of_graph is None else of_graph.problem(device)) | of_data | sizes)
-    axes = axis_values(fixed, specs or [found.kernels[name] for name in found.worth_tuning(problem)])
-    if explain_space:
+    axes = axis_values(given["fixed"], specs or [found.kernels[name] for name in found.worth_tuning(problem)])
+    if given["explain_space"]:
         _explain(device, found, kernels, dict(problem), axes, as_json)
         return
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.tuner.run.tune import tune as run
 
-    options = TuneOptions(**given).keywords() | {"fixed": axes}
+    options = TuneOptions(**{name: given[name] for name in options_of(TuneOptions) if name in given}).keywords() | {
+        "fixed": axes
+    }
     several = workers is not None or scheduler is not None
     if several and context.get_parameter_source("device") is not ParameterSource.COMMANDLINE:
         device = None  # a configured default does not apply to several devices

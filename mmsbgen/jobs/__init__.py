@@ -5,8 +5,18 @@ It knows states, leases and bytes; what a job's payload means is known by who ru
 
 from __future__ import annotations
 
-from mmsbgen.jobs.job_errors import LeaseLostError, RequestKeyError, UnknownJobError
-from mmsbgen.jobs.job_records import AREAS, ENDED, KINDS, STATES, Job, JobEvent, Lease
+from mmsbgen.jobs.job_records import (
+    AREAS,
+    ENDED,
+    KINDS,
+    STATES,
+    Job,
+    JobEvent,
+    Lease,
+    LeaseLostError,
+    RequestKeyError,
+    UnknownJobError,
+)
 from mmsbgen.jobs.queue import Queue
 
 __all__ = [

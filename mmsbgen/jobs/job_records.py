@@ -1,9 +1,14 @@
-"""Jobs, leases and events as plain frozen values.  Timestamps are ISO 8601 in UTC, as the database keeps them."""
+"""Jobs, leases and events as plain frozen values, and errors of the queue.
+
+Timestamps are ISO 8601 in UTC, as the database keeps them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+from mmsbgen.base.errors import InputError, MmsbgenError
 
 KINDS = ("tune", "detect")
 STATES = ("queued", "running", "done", "failed", "cancelled")
@@ -83,3 +88,15 @@ class JobEvent:
     kind: str
     data: dict[str, Any]
     created_at: str
+
+
+class UnknownJobError(InputError):
+    """There is no job of that id, or it has no file of that name."""
+
+
+class RequestKeyError(InputError):
+    """The request key belongs to a job with another kind, payload or input."""
+
+
+class LeaseLostError(MmsbgenError):
+    """The lease is no longer valid: it ran out, or the job has ended."""

@@ -1,4 +1,4 @@
-"""Rows of the job tables: queries, locks and conversion to values."""
+"""Rows of the job tables: queries, locks, conversion to values, and the end of an attempt."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
-from mmsbgen.db.records.canonical_json import canonical_json, utc_timestamp
-from mmsbgen.db.store.schema import JobEventRow, JobRow
-from mmsbgen.jobs.job_errors import LeaseLostError, RequestKeyError, UnknownJobError
+from mmsbgen.db.records.canonical_json import canonical_json, storable_text, utc_timestamp
+from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
 from mmsbgen.jobs.job_files import NAME
-from mmsbgen.jobs.job_records import AREAS, ENDED, Job, Lease
+from mmsbgen.jobs.job_records import AREAS, ENDED, Job, Lease, LeaseLostError, RequestKeyError, UnknownJobError
 
 _MARGIN_S = 1.0
 """Clocks of several machines, and those that are set right all the time, differ by less."""
@@ -93,3 +92,44 @@ def job_of(row: Row[Any]) -> Job:
     """The job in a row."""
     values = {name: value for name, value in row._mapping.items() if name not in ("id", "uuid")}
     return Job(id=row.uuid, **values)
+
+
+VANISHED = 4
+"""So many workers that vanish count as much as one process that dies."""
+
+
+def end(connection: Connection, row: Row[Any], now: str, state: str, **changes: Any) -> str:
+    """End the job and delete its files but those of its result.  Returns ``state``."""
+    connection.execute(delete(JobFileRow).where(JobFileRow.job_id == row.id, JobFileRow.area != "output"))
+    changes |= {"state": state, "lease_until": None, "finished_at": now, "checkpoint": None}
+    connection.execute(update(JobRow).where(JobRow.id == row.id).values({"error": None} | changes))
+    told = {"state": state} | ({"error": changes["error"]} if "error" in changes else {})
+    tell(connection, row.id, row.attempt, "state", told, now)
+    return state
+
+
+def requeue(connection: Connection, row: Row[Any], now: str, why: str, **more: Any) -> str:
+    """Queue the job for its next attempt, or cancel it if that was asked for. Returns its state."""
+    if row.cancel_at is not None:
+        return end(connection, row, now, "cancelled")
+    changes = {"state": "queued", "lease_until": None, "error": storable_text(why)}
+    connection.execute(update(JobRow).where(JobRow.id == row.id).values(changes))
+    tell(connection, row.id, row.attempt, "state", {"state": "queued", "why": why, **more}, now)
+    return "queued"
+
+
+def lost(connection: Connection, row: Row[Any], now: str, why: str, by: str) -> str:
+    """Count an attempt as lost by its 'process' or its 'worker'; the job waits for the next one, or fails."""
+    connection.execute(update(JobRow).where(JobRow.id == row.id).values(losses=row.losses + 1))
+    # A key of the job's progress, to see whether attempts advance.
+    at = " ".join(f"{name} {told['sha256']}" for name, told in sorted((row.checkpoint or {}).items()))
+    query = select(JobEventRow.data).where(JobEventRow.job_id == row.id, JobEventRow.kind == "state")
+    alike = [data for data in connection.execute(query).scalars() if data.get("lost") == by]
+    if by == "worker":  # of these only the ones since it has got no further
+        count, most = 1 + sum(data["at"] == at for data in alike), VANISHED * row.max_losses
+    else:
+        count, most = 1 + len(alike), row.max_losses
+    if count < most:
+        return requeue(connection, row, now, why, lost=by, at=at)
+    times = f"{count} attempts were lost" if count > 1 else "its attempt was lost"
+    return end(connection, row, now, "failed", error=storable_text(f"{times}, so it is not tried again: {why}"))

@@ -9,7 +9,7 @@ Libraries for this serve one kind of server, or need a broker; the few rules are
 * An attempt whose process died or met an error that may pass counts as lost.  After ``max_losses`` of them the job
   fails, as it may be what kills them.
 * An attempt whose lease ran out is lost with its worker, which was killed, or its machine.  That tells little of the
-  job, which runs in a process of its own: it fails after ``ends.VANISHED`` times as many in which it got no further.
+  job, which runs in a process of its own: it fails after ``VANISHED`` times as many in which it got no further.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from mmsbgen.db.store.connect import Database
 from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import Store
-from mmsbgen.jobs import job_files
+from mmsbgen.jobs import job_files, job_rows
 from mmsbgen.jobs.folder_files import FolderFiles
-from mmsbgen.jobs.job_ends import end, lost, requeue
 from mmsbgen.jobs.job_files import JobFiles, Source, StagedFile
 from mmsbgen.jobs.job_records import ENDED, KINDS, STATES, Job, JobEvent, Lease
 from mmsbgen.jobs.job_rows import fenced, file_of, job_of, later, row_of, same_request, tell, too_far_ahead
@@ -225,7 +224,7 @@ class Queue:
                 row = fenced(connection, lease)
                 self._files.put(connection, row.id, row.uuid, "output", files)
                 told = {name: file.told for name, file in files.items()}
-                end(connection, row, self._now(connection), "done", result=plain, outputs=told)
+                job_rows.end(connection, row, self._now(connection), "done", result=plain, outputs=told)
 
             self._tidied(lease.job.id, work)
 
@@ -238,8 +237,8 @@ class Queue:
         def work(connection: Connection) -> str:
             row = fenced(connection, lease)
             if retry:
-                return lost(connection, row, self._now(connection), error, "process")
-            return end(connection, row, self._now(connection), "failed", error=storable_text(error))
+                return job_rows.lost(connection, row, self._now(connection), error, "process")
+            return job_rows.end(connection, row, self._now(connection), "failed", error=storable_text(error))
 
         return self._tidied(lease.job.id, work)
 
@@ -247,7 +246,7 @@ class Queue:
         """Return the job to the queue; this attempt does not count.  Returns 'queued' or 'cancelled'."""
 
         def work(connection: Connection) -> str:
-            return requeue(connection, fenced(connection, lease), self._now(connection), why)
+            return job_rows.requeue(connection, fenced(connection, lease), self._now(connection), why)
 
         return self._tidied(lease.job.id, work)
 
@@ -255,7 +254,7 @@ class Queue:
         """Confirm that the job was cancelled."""
         self._tidied(
             lease.job.id,
-            lambda connection: end(connection, fenced(connection, lease), self._now(connection), "cancelled"),
+            lambda connection: job_rows.end(connection, fenced(connection, lease), self._now(connection), "cancelled"),
         )
 
     def cancel(self, id: str) -> Job:
@@ -267,7 +266,7 @@ class Queue:
         def work(connection: Connection) -> Job:
             row = row_of(connection, id, lock=True)
             if row.state == "queued":
-                end(connection, row, self._now(connection), "cancelled")
+                job_rows.end(connection, row, self._now(connection), "cancelled")
             elif row.state == "running" and row.cancel_at is None:
                 now = self._now(connection)
                 connection.execute(update(JobRow).where(JobRow.id == row.id).values(cancel_at=now))
@@ -289,7 +288,7 @@ class Queue:
             late = connection.execute(over(connection).with_for_update(skip_locked=True)).all()
             for row in late:
                 why = f"the worker {row.worker} was not heard of until {row.lease_until}"
-                lost(connection, row, self._now(connection), why, "worker")
+                job_rows.lost(connection, row, self._now(connection), why, "worker")
             for id, until in too_far_ahead(connection, self._now(connection)).items():
                 connection.execute(update(JobRow).where(JobRow.id == id).values(lease_until=until))
             return [row.uuid for row in late]

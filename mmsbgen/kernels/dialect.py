@@ -6,6 +6,7 @@ Templates use these keywords, so the rendered source is native in either languag
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mmsbgen.base.errors import InputError
 
@@ -51,40 +52,26 @@ class Dialect:
         return f"{vector}.s[{index}]" if self.name == "cuda" else f"{vector}.s{index:x}"
 
 
-OPENCL = Dialect(
-    name="opencl",
-    kernel="__kernel",
-    function="static inline",
-    outlined="static __attribute__((noinline))",
-    glob="__global",
-    local="__local",
-    restrict="restrict",
-    group_id="(uint)get_group_id(0)",
-    local_id="(uint)get_local_id(0)",
-    n_groups="(uint)get_num_groups(0)",
-    barrier="barrier(CLK_LOCAL_MEM_FENCE)",
-    sub_group_barrier="sub_group_barrier(CLK_LOCAL_MEM_FENCE)",
-    mul_hi32="mul_hi",
-    mul_hi64="mul_hi",
-    max_vector_width=16,
-)
-
-CUDA = Dialect(
-    name="cuda",
-    kernel='extern "C" __global__',
-    function="static __device__ __forceinline__",
-    outlined="static __device__ __noinline__",
-    glob="",
-    local="__shared__",
-    restrict="__restrict__",
-    group_id="blockIdx.x",
-    local_id="threadIdx.x",
-    n_groups="gridDim.x",
-    barrier="__syncthreads()",
-    sub_group_barrier="__syncwarp()",
-    mul_hi32="__umulhi",
-    mul_hi64="__umul64hi",
-    max_vector_width=4,
+#: Each keyword in OpenCL C and in CUDA C.
+_WORDS: dict[str, tuple[Any, Any]] = {
+    "name": ("opencl", "cuda"),
+    "kernel": ("__kernel", 'extern "C" __global__'),
+    "function": ("static inline", "static __device__ __forceinline__"),
+    "outlined": ("static __attribute__((noinline))", "static __device__ __noinline__"),
+    "glob": ("__global", ""),
+    "local": ("__local", "__shared__"),
+    "restrict": ("restrict", "__restrict__"),
+    "group_id": ("(uint)get_group_id(0)", "blockIdx.x"),
+    "local_id": ("(uint)get_local_id(0)", "threadIdx.x"),
+    "n_groups": ("(uint)get_num_groups(0)", "gridDim.x"),
+    "barrier": ("barrier(CLK_LOCAL_MEM_FENCE)", "__syncthreads()"),
+    "sub_group_barrier": ("sub_group_barrier(CLK_LOCAL_MEM_FENCE)", "__syncwarp()"),
+    "mul_hi32": ("mul_hi", "__umulhi"),
+    "mul_hi64": ("mul_hi", "__umul64hi"),
+}
+OPENCL, CUDA = (
+    Dialect(**{name: words[at] for name, words in _WORDS.items()}, max_vector_width=width)
+    for at, width in enumerate((16, 4))
 )
 
 #: Stages share one kernel, and later stages read what earlier ones wrote, so no pointer is restrict.

@@ -257,22 +257,9 @@ def _is_absent(place: Path) -> bool:
     return False
 
 
-def look_up(
-    index: Index,
-    info: DeviceInfo,
-    family: KernelFamily,
-    name: str,
-    problem: Problem,
-    *,
-    valid: Callable[[Config], bool] | None = None,
-    modes: Mapping[str, Value] | None = None,
-) -> Selection:
-    """The best recorded configuration of a kernel for a problem on a device.
-
-    ``valid`` decides which configurations may be used, by default those that satisfy the kernel's constraints.
-    """
-    key = key_of(info, family.kernel(name), problem)
-    return look_up_key(index, key, traits_of(info), family, problem, valid=valid, modes=modes)
+def look_up(index: Index, info: DeviceInfo, family: KernelFamily, name: str, problem: Problem, **how: Any) -> Selection:
+    """The best recorded configuration of a kernel for a problem on a device; ``how`` as for :func:`look_up_key`."""
+    return look_up_key(index, key_of(info, family.kernel(name), problem), traits_of(info), family, problem, **how)
 
 
 def look_up_key(
@@ -285,7 +272,10 @@ def look_up_key(
     valid: Callable[[Config], bool] | None = None,
     modes: Mapping[str, Value] | None = None,
 ) -> Selection:
-    """As :func:`look_up`, for a key and the traits of its device."""
+    """The best recorded configuration for a key and the traits of its device.
+
+    ``valid`` decides which configurations may be used, by default those that satisfy the kernel's constraints.
+    """
     name = key.kernel.name
     spec = family.kernel(name)
     return index.select(

@@ -113,13 +113,11 @@ def _cell(value: Any) -> Any:
 def html(page: HtmlPage, writing: Stage | None = None) -> str:
     """The page as one HTML document without scripts or references to other files and hosts."""
     svg: dict[str, Markup] = {}
-    narrow: dict[str, Markup] = {}
     for picture in page.pictures:
         svg[picture.name] = Markup(picture.svg())
-        narrow[picture.name] = Markup(picture.narrow_svg())
         if writing is not None:
             writing.tell(len(page.pictures) + len(svg))
-    return _environment().get_template("page.html.jinja").render(page=page, svg=svg, narrow=narrow, version=__version__)
+    return _environment().get_template("page.html.jinja").render(page=page, svg=svg, version=__version__)
 
 
 def with_distinct_names(sections: Sequence[Section]) -> list[Section]:

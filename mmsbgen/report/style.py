@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from mmsbgen.base.id_text import plain
-from mmsbgen.report.narrow import WIDTH, stacked
 
 #: Colours of text and axes, and of the background; in an SVG they are replaced by the page's, dark or light.
 INK, PAPER = "#1c1e21", "#fffffe"
@@ -74,8 +73,7 @@ _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 class Picture:
     """A figure with its file's ``name``, a ``caption`` on how to read it and a text alternative ``alt``.
 
-    A ``whole`` picture shrinks to the width of a narrow page, one whose axes have a fixed aspect scrolls there, and
-    others are drawn anew for it.
+    A ``whole`` picture shrinks to the width of a narrow page, others scroll there.
     """
 
     name: str
@@ -92,17 +90,7 @@ class Picture:
 
     def svg(self) -> str:
         """An ``<svg>`` element for an HTML page, with unique identifiers and the page's colours."""
-        return self._svg(self.name)
-
-    def narrow_svg(self) -> str:
-        """The same for narrow pages, with panels one below the other; "" where :meth:`svg` fits or has to scroll."""
-        fixed = any(axes.get_aspect() != "auto" for axes in self.figure.axes if not hasattr(axes, "_colorbar"))
-        if self.whole or fixed or self.figure.get_figwidth() <= WIDTH:
-            return ""
-        with drawing(), stacked(self.figure):
-            return self._svg(f"{self.name}-narrow")
-
-    def _svg(self, name: str) -> str:
+        name = self.name
         with drawing(), matplotlib.rc_context({"svg.hashsalt": name}):
             raw = _saved(self.figure, "svg", dpi=200, facecolor="none", metadata={"Date": None, "Creator": None})
         text = raw.decode("utf-8")

@@ -9,14 +9,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.db.records.tuning_records import PROGRAM, KernelRecord, Key, ToolchainRecord
 from mmsbgen.db.selection.index import Selection
-from mmsbgen.db.selection.live_index import Changed, KernelName, LiveIndex
+from mmsbgen.db.selection.live_index import KernelName, LiveIndex
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
@@ -27,8 +26,6 @@ from mmsbgen.service.device_list import Devices, Target
 from mmsbgen.service.models.kernel_models import Best, ExpectedLoss
 
 MOST_ANSWERS = 4096
-OLDEST_SECONDS = 5.0
-"""After so long an outdated answer is not given any more: look-ups wait for a new one."""
 log = logging.getLogger("mmsbgen.service")
 
 
@@ -41,81 +38,50 @@ class Asked(NamedTuple):
     problem: tuple[tuple[str, str], ...]
 
 
-@dataclass
-class _Answer:
-    """A cached answer; ``version`` is the version of the kernel's records that it was made from."""
-
-    body: bytes
-    version: int
-    key: Key
-    tier: str
-
-    def stands(self, changed: Changed) -> bool:
-        """Whether new trials of the keys in ``changed`` cannot change this answer."""
-        if changed is None or any(key.kernel != self.key.kernel for key in changed):
-            return False
-        if self.tier == "exact":
-            return self.key not in changed
-        return self.tier == "problem" and all(key.device != self.key.device for key in changed)
-
-
 class LookUps:
     """Answers look-ups with JSON texts, cached until records of their kernel are added.
 
-    The store is checked for new records every ``seconds``. While an answer is renewed, the old one is still given, for
-    at most :data:`OLDEST_SECONDS`. A single thread owns the index, so that cached look-ups never wait for the database.
+    The store is checked for new records every ``seconds``, and answers of their kernels are forgotten. A single
+    thread owns the index, so that cached look-ups never wait for the database.
     """
 
     def __init__(self, store: Store, devices: Devices, seconds: float) -> None:
         self._store, self._devices, self._seconds = store, devices, seconds
         self._index = LiveIndex(store)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="index")
-        self._answers: OrderedDict[Asked, _Answer] = OrderedDict()
-        self._versions: dict[KernelName, int] = {}
-        self._changes: dict[KernelName, OrderedDict[int, float]] = {}
-        self._stale: OrderedDict[Asked, None] = OrderedDict()
-        self._making: dict[Asked, asyncio.Task[_Answer]] = {}
-        self._wake = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._answers: OrderedDict[Asked, bytes] = OrderedDict()
+        self._making: dict[Asked, asyncio.Task[bytes]] = {}
+        self._following: asyncio.Task[None] | None = None
         self._devices_read = 0.0
 
     async def open(self) -> None:
         """Start to follow the store."""
         await self._run(self._read_devices)
-        self._tasks = [asyncio.create_task(work()) for work in (self._follow, self._renew)]
+        self._following = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
         """Stop following the store and end the thread."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
         self._thread.shutdown(cancel_futures=True)
 
     async def best(self, asked: Asked) -> tuple[bytes, str]:
-        """The answer as JSON, and its origin: cached ('kept'), cached while it is 'renewed', or newly 'made'.
+        """The answer as JSON, and its origin: cached ('kept') or newly 'made'.
 
         Raises :class:`InputError` for an unknown kernel, device or problem.
         """
         if (found := self._answers.get(asked)) is not None:
-            kernel = (asked.family, asked.kernel)
-            version = self._versions.get(kernel, 0)
-            if found.version == version:
-                return found.body, "kept"
-            # When the answer became outdated; None if that is long ago.
-            outdated = self._changes[kernel].get(found.version + 1)
-            if outdated is not None and time.monotonic() - outdated <= OLDEST_SECONDS:
-                self._stale[asked] = None
-                self._wake.set()
-                return found.body, "renewed"
-        return (await self._make(asked)).body, "made"
+            return found, "kept"
+        if (making := self._making.get(asked)) is None:  # concurrent requests for the same look-up share it
+            making = self._making[asked] = asyncio.create_task(self._made(asked))
+            making.add_done_callback(lambda _: self._making.pop(asked))
+        return await asyncio.shield(making), "made"
 
     async def refresh(self) -> None:
         """Read new records now, so that the next look-ups use them."""
         await self._take_up()
         await self._run(self._read_devices)
-        for asked, answer in list(self._answers.items()):
-            if answer.version != self._versions.get((asked.family, asked.kernel), 0):
-                del self._answers[asked]
 
     async def configuration(self, target: Target, found: KernelFamily, name: str, problem: Problem) -> Selection:
         """The configuration that is selected for a device."""
@@ -131,15 +97,8 @@ class LookUps:
         """Drop all cached answers after the devices of this machine were discovered."""
         self._answers.clear()
 
-    async def _make(self, asked: Asked) -> _Answer:
-        """Make an answer; concurrent requests for the same look-up share it."""
-        if (making := self._making.get(asked)) is None:
-            making = self._making[asked] = asyncio.create_task(self._made(asked))
-            making.add_done_callback(lambda _: self._making.pop(asked))
-        return await asyncio.shield(making)
-
-    async def _made(self, asked: Asked) -> _Answer:
-        answer: _Answer = await self._run(partial(self._answer, asked))
+    async def _made(self, asked: Asked) -> bytes:
+        answer: bytes = await self._run(partial(self._answer, asked))
         self._answers[asked] = answer
         self._answers.move_to_end(asked)
         while len(self._answers) > MOST_ANSWERS:
@@ -147,12 +106,11 @@ class LookUps:
         return answer
 
     async def _take_up(self) -> None:
-        """Read new records; answers that they cannot change stay valid."""
-        changed: dict[KernelName, Changed] = await self._run(self._update)
-        for asked, answer in self._answers.items():
-            kernel = (asked.family, asked.kernel)
-            if kernel in changed and answer.version == self._versions[kernel] - 1 and answer.stands(changed[kernel]):
-                answer.version += 1
+        """Forget the answers of kernels that have new records."""
+        # Answers that were made before have been stored: the thread's results come in its order.
+        changed: set[KernelName] = await self._run(self._update)
+        for asked in [asked for asked in self._answers if (asked.family, asked.kernel) in changed]:
+            del self._answers[asked]
 
     async def _run(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -160,7 +118,7 @@ class LookUps:
     async def _follow(self) -> None:
         kernels = -1
         while True:
-            if kernels != len(self._index.kernels):
+            if kernels < len(self._index.kernels):
                 # Garbage collection of the index, which stays in memory, would stop all answers for 1/6 s.
                 kernels = len(self._index.kernels)
                 gc.freeze()
@@ -172,34 +130,12 @@ class LookUps:
             except Exception:  # one bad record must not stop the updates
                 log.exception("records that were added could not be read")
 
-    async def _renew(self) -> None:
-        """Renew stale answers one at a time, so that a new look-up waits for at most one of them."""
-        while True:
-            await self._wake.wait()
-            while self._stale:
-                asked, _ = self._stale.popitem(last=False)
-                try:
-                    await self._make(asked)
-                except MmsbgenError:
-                    self._answers.pop(asked, None)
-                except Exception:
-                    self._answers.pop(asked, None)
-                    log.exception("the look-up %s could not be made again", asked)
-            self._wake.clear()
-
-    def _update(self) -> dict[KernelName, Changed]:
+    def _update(self) -> set[KernelName]:
         if changed := self._index.update():
             self._read_devices()
-        for kernel in changed:
-            version = self._versions[kernel] = self._versions.get(kernel, 0) + 1
-            moments = self._changes.setdefault(kernel, OrderedDict())
-            moments[version] = time.monotonic()
-            while len(moments) > 32:
-                moments.popitem(last=False)
         return changed
 
-    def _answer(self, asked: Asked) -> _Answer:
-        version = self._versions.get((asked.family, asked.kernel), 0)
+    def _answer(self, asked: Asked) -> bytes:
         found = family(asked.family)
         found.kernel(asked.kernel)
         problem = found.problem(**dict(asked.problem))
@@ -227,7 +163,7 @@ class LookUps:
             trial=selection.trial_ref,
             template_digest=program_digest(found, key, selection.config),
         )
-        return _Answer(best.model_dump_json().encode(), version, key, selection.tier)
+        return best.model_dump_json().encode()
 
     def _target(self, device: str | None) -> Target:
         """The device of a look-up, even if its first records were stored just now."""

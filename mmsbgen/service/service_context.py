@@ -12,7 +12,7 @@ from fastapi import Request
 
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.store.migrate import revision
-from mmsbgen.db.store.schema import REVISIONS
+from mmsbgen.db.store.schema import REVISION
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Queue
 from mmsbgen.service.detections import DetectionViews
@@ -99,8 +99,8 @@ class ServiceContext:
             found = revision(self.store.database)
         except MmsbgenError as error:
             return str(error)
-        if found != REVISIONS[-1]:
-            return f"the schema is {found}, {REVISIONS[-1]} is needed: restart the service"
+        if found != REVISION:
+            return f"the schema is {found}, {REVISION} is needed: restart the service"
         return ""
 
     async def _expire(self) -> None:

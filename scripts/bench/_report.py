@@ -92,8 +92,8 @@ def save_svg(figure: Any, path: Path) -> None:
     The same figure gives the same bytes.
     """
     import matplotlib
+    from _narrow import stacked
 
-    from mmsbgen.report.narrow import stacked
     from mmsbgen.report.style import drawing
 
     with drawing(), matplotlib.rc_context({"svg.hashsalt": path.stem}):

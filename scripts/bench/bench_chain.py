@@ -2,14 +2,14 @@
 """Iterations of a chain by the best configurations of a kernel: whether what is fastest by itself is fastest there too.
 
     scripts/bench/bench_chain.py --device cuda:0 --graph com-dblp.txt.gz --kernel block_sums --source h200.jsonl.gz
-    mmsbgen db export mmsbgen/db/shipped/nvidia-h200.jsonl --device H200 --best 5 --chain docs/reports/chain.json
+    scripts/ship_records.py h200.jsonl.gz mmsbgen/db/shipped/nvidia-h200.jsonl --chain docs/reports/chain.json
 
 A tune times a kernel by itself.  Here chains as a run would have them, but for one kernel's configuration, make
 iterations in turns, blocks whole sweeps, with launches queued ahead and nothing profiled.  A kernel's configurations
 are the best by themselves that --source has of the chain's very problem on this device, the one that a run would get,
 and the built-in default.  --source is a database, its URL, or an exported file; without one it is --database.
-Writes docs/reports/chain.md and .json, or chain-NAME with --name, from which `mmsbgen db export --best` takes
-which configurations to leave out.
+Writes docs/reports/chain.md and .json, or chain-NAME with --name, from which scripts/ship_records.py takes which
+configurations to leave out.
 """
 
 from __future__ import annotations

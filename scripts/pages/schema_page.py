@@ -82,7 +82,7 @@ def meaning(column: Column[Any]) -> str:
 
 def page() -> str:
     """The whole page."""
-    parts = [INTRO.format(revision=schema.REVISIONS[-1], version=schema.VERSION_TABLE, others=other_types())]
+    parts = [INTRO.format(revision=schema.REVISION, version=schema.VERSION_TABLE, others=other_types())]
     for declared, table in tables():
         parts.append(f"## {table.name}\n\n{inspect.cleandoc(declared.__doc__ or '')}\n")
         rows = [f"| `{c.name}` | {', '.join(filter(None, (type_of(c), meaning(c))))} |" for c in table.columns]

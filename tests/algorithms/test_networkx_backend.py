@@ -14,7 +14,7 @@ import pytest
 
 from mmsbgen.backends import Device
 from mmsbgen.networkx_backend.info import FUNCTIONS, get_info
-from mmsbgen.networkx_backend.interface import Backend
+from mmsbgen.networkx_backend.interface import backend
 
 #: networkx's tests of what the backend has.
 TESTS = (
@@ -86,7 +86,7 @@ def test_a_core_of_some_k_keeps_attributes(pocl_device: Device) -> None:
     graph = nx.karate_club_graph()
     for k in (0, 2, 3, 9):
         assert nx.utils.graphs_equal(nx.k_core(graph, k, backend="mmsbgen"), nx.k_core(graph, k))
-    assert Backend.can_run("k_core", (graph, 2, {0: 1}), {}) == "core numbers are given"
+    assert backend.can_run("k_core", (graph, 2, {0: 1}), {}) == "core numbers are given"
 
 
 def test_weights_are_those_of_the_call_whatever_was_converted_before(pocl_device: Device) -> None:
@@ -107,7 +107,7 @@ def test_closeness_of_a_node(pocl_device: Device) -> None:
         assert nx.closeness_centrality(graph, **given, backend="mmsbgen") == nx.closeness_centrality(graph, **given)
     with pytest.raises(nx.NodeNotFound, match="Source 99 is not in G"):
         nx.closeness_centrality(graph, 99, backend="mmsbgen")
-    assert Backend.can_run("closeness_centrality", (graph, None, "weight"), {}) == "weights count"
+    assert backend.can_run("closeness_centrality", (graph, None, "weight"), {}) == "weights count"
 
 
 def test_clustering_of_some_nodes(pocl_device: Device) -> None:
@@ -119,20 +119,20 @@ def test_clustering_of_some_nodes(pocl_device: Device) -> None:
             assert function(graph, nodes, backend="mmsbgen") == function(graph, nodes)
     for given in ({"nodes": [4, 5]}, {"count_zeros": False}):
         assert nx.average_clustering(graph, **given, backend="mmsbgen") == nx.average_clustering(graph, **given)
-    assert Backend.can_run("clustering", (graph, None, "weight"), {}) == "weights count"
-    assert "is directed" in str(Backend.can_run("clustering", (nx.DiGraph(graph),), {}))
+    assert backend.can_run("clustering", (graph, None, "weight"), {}) == "weights count"
+    assert "is directed" in str(backend.can_run("clustering", (nx.DiGraph(graph),), {}))
 
 
 def test_what_is_not_done_here_says_why(pocl_device: Device) -> None:
     graph = nx.path_graph(3)
-    assert Backend.can_run("shortest_path_length", (graph, None, None, None, "dijkstra"), {}) == "there is no source"
+    assert backend.can_run("shortest_path_length", (graph, None, None, None, "dijkstra"), {}) == "there is no source"
     function = (graph, 0, None, lambda u, v, data: 1)
-    assert Backend.can_run("single_source_dijkstra_path_length", function, {}) == "weights are a function"
+    assert backend.can_run("single_source_dijkstra_path_length", function, {}) == "weights are a function"
     for weight in (None, "weight"):
         asked = {"G": graph, "source": 0, "weight": weight, "method": "bellman-ford"}
-        assert Backend.can_run("shortest_path_length", (), asked) == "the method is bellman-ford"
-    assert "2 links are converted as fast" in str(Backend.should_run("core_number", (graph,), {}))
-    assert "2 links are converted as fast" in str(Backend.should_run("core_number", (), {"G": graph}))
+        assert backend.can_run("shortest_path_length", (), asked) == "the method is bellman-ford"
+    assert "2 links are converted as fast" in str(backend.should_run("core_number", (graph,), {}))
+    assert "2 links are converted as fast" in str(backend.should_run("core_number", (), {"G": graph}))
     nx.set_edge_attributes(graph, -1, "weight")
     with pytest.raises(NotImplementedError) as raised:
         nx.single_source_dijkstra_path_length(graph, 0, backend="mmsbgen")
@@ -141,7 +141,7 @@ def test_what_is_not_done_here_says_why(pocl_device: Device) -> None:
 
 def test_the_description_names_each_function_of_the_backend() -> None:
     assert set(get_info()["functions"]) == set(FUNCTIONS)
-    assert all(callable(getattr(Backend, name)) for name in FUNCTIONS)
+    assert all(callable(getattr(backend, name)) for name in FUNCTIONS)
     loaded = "import sys, mmsbgen.networkx_backend.info; print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True).stdout == "False\n"
 

@@ -20,7 +20,7 @@ from mmsbgen.base import host_memory
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.user_files import most_fields, read_unpacked
 from mmsbgen.cli import main
-from mmsbgen.db.exchange import formats
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.graph import ReadingOptions, load_graph
 from mmsbgen.scores import read_cover
 
@@ -41,7 +41,7 @@ def bomb(path: Path, text: bytes, times: int) -> Path:
     return path
 
 
-READERS = {"graph": load_graph, "cover": read_cover, "records": formats.read}
+READERS = {"graph": load_graph, "cover": read_cover, "records": jsonl.read}
 
 
 @pytest.mark.parametrize("kind", READERS)

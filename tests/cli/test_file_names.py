@@ -36,7 +36,6 @@ PLACES = [
     ["db", "import", "NAME"],
     ["db", "export", "NAME"],
     ["db", "report", "-o", "NAME"],
-    ["db", "report", "--baseline", "NAME"],
     ["serve", "--data", "NAME"],
     ["serve", "--token-file", "NAME"],
     ["worker", "--data", "NAME"],

@@ -227,7 +227,7 @@ def test_a_tuning_database_in_the_file_is_the_one_that_is_asked(file: Path, tmp_
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_commands(shell: str) -> None:
-    script = call("completion", shell, command=main).stdout
+    script = CliRunner().invoke(main, [], env={"_MMSBGEN_COMPLETE": f"{shell}_source"}, prog_name="mmsbgen").stdout
     assert f"_MMSBGEN_COMPLETE={shell}_complete" in script
     words = {"bash": "mmsbgen d", "zsh": "mmsbgen d", "fish": "mmsbgen d"}[shell]
     env = {"_MMSBGEN_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": "1" if shell != "fish" else "d"}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from mmsbgen.cli.db.commands import db
 from mmsbgen.db.exchange import formats, jsonl
-from mmsbgen.db.exchange.best_records import best_records
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.ranking import candidate, ranked
 from mmsbgen.db.records.tuning_records import (
@@ -94,7 +90,7 @@ def test_what_is_shipped_ranks_as_the_whole() -> None:
     """A run that was ended before its finals, the one that went on, and what was slower than its finalists."""
     trials = [_trial(64, 0.95e-3), _trial(128, 0.97e-3), _trial(256, 0.99e-3), _trial(512, 2e-3)]
     trials += [_trial(128, 1.0e-3, run=1, round=2), _trial(64, 1.1e-3, run=1, round=1)]
-    shipped = best_records(Bundle(runs=RUNS, trials=trials), 3).trials
+    shipped = formats.best(Bundle(runs=RUNS, trials=trials), 3).trials
     whole, part = ([c.config_digest for c in ranked(map(candidate, some))] for some in (trials, shipped))
     assert part == whole[:3]
     assert {t.config["block_size"] for t in shipped} == {64, 128, 256}
@@ -106,79 +102,8 @@ def test_an_export_without_a_present_kernel_is_refused(tmp_path: Path) -> None:
     assert "no record was made with the kernels of this version: tune" in done.output
 
 
-def _report(path: Path, *medians: tuple[int, float, float], **changes: object) -> Path:
-    configs = [
-        {"config": config, "program": program_digest(family(), KEY, config), "median_s": m, "iqr_s": iqr}
-        for config, m, iqr in [({"block_size": block}, m, iqr) for block, m, iqr in medians]
-    ]
-    result = {"device": list(GPU.identity), "kernel": SPEC.name, "template_digest": KERNEL.template_digest}
-    result |= {"problem": {"K": 64, "dtype": "float32"}, "configs": configs} | changes
-    path.write_text(json.dumps({"results": [result]}))
-    return path
-
-
-def _shipped(folder: Path, *reports: Path) -> dict[int, list[int]]:
-    """Block sizes by K in the order of a look-up, of 64 to 512 by themselves in this order."""
-    other = replace(KEY, problem=ProblemRecord("mmsb", {"K": 128, "dtype": "float32"}))
-    trials = [_trial(block, block * 1e-6, key=key) for key in (KEY, other) for block in (64, 128, 256, 512)]
-    words = [word for report in reports for word in ("--chain", report)]
-    done = exported(folder, Bundle(runs=RUNS, trials=trials), "--best", 5, *words)
-    assert done.exit_code == 0, done.output
-    found: dict[int, list[int]] = {64: [], 128: []}
-    for trial in sorted(jsonl.read(folder / "shipped" / "nvidia-h200.jsonl").trials, key=lambda trial: trial.times):
-        found[trial.key.problem.params["K"]].append(trial.config["block_size"])
-    return found
-
-
-def test_what_is_ahead_by_itself_only_is_not_shipped(tmp_path: Path) -> None:
-    """64 is slower in the chain, 128 was not measured there, 256 is the fastest; another problem stays as it is."""
-    report = _report(tmp_path / "chain.json", (64, 1.05e-2, 1e-5), (256, 1e-2, 1e-5), (512, 1.1e-2, 1e-5))
-    every = [64, 128, 256, 512]
-    assert _shipped(tmp_path) == {64: every, 128: every}
-    (tmp_path / "tuning.sqlite3").unlink()
-    assert _shipped(tmp_path, report) == {64: [256, 512], 128: every}
-
-
-@pytest.mark.parametrize(("slower", "iqr", "kept"), [(1.009, 1e-6, 64), (1.011, 1e-6, 256), (1.05, 6e-4, 64)])
-def test_what_noise_hides_changes_no_order(tmp_path: Path, slower: float, iqr: float, kept: int) -> None:
-    report = _report(tmp_path / "chain.json", (64, slower * 1e-2, iqr), (256, 1e-2, 1e-6))
-    assert _shipped(tmp_path, report)[64][0] == kept
-
-
-def test_a_chain_whose_fastest_was_never_tuned_changes_nothing(tmp_path: Path) -> None:
-    report = _report(tmp_path / "chain.json", (64, 2e-2, 1e-6), (1024, 1e-2, 1e-6))
-    assert _shipped(tmp_path, report)[64] == [64, 128, 256, 512]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"template_digest": "old"}, "no trial of update_beta.* with the programs of the chain"),
-        ({"device": [*GPU.identity[:3], "NVIDIA H100", *GPU.identity[4:]]}, "no trial of update_beta.* on NVIDIA H100"),
-        (
-            {"configs": [{"config": {"block_size": 64}, "program": "another", "median_s": 1e-2, "iqr_s": 0.0}]},
-            "no trial of update_beta.* with the programs of the chain",
-        ),
-        ({"configs": "none"}, "is not a report of bench_chain.py"),
-        ({"configs": []}, "is not a report of bench_chain.py.*a result without a configuration"),
-    ],
-)
-def test_reports_of_something_else_are_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    report = _report(tmp_path / "chain.json", (64, 1e-2, 0.0), **changes)
-    done = exported(tmp_path, Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), "--best", 5, "--chain", report)
-    assert done.exit_code == 2
-    assert re.search(message, " ".join(done.output.split()))
-    assert not list((tmp_path / "shipped").iterdir())
-
-
-def test_a_chain_needs_a_number_of_best(tmp_path: Path) -> None:
-    report = _report(tmp_path / "chain.json", (64, 1e-2, 0.0))
-    done = exported(tmp_path, Bundle(runs=RUNS, trials=[_trial(64, 1e-6)]), "--chain", report)
-    assert (done.exit_code, "--chain needs --best" in done.output) == (2, True)
-
-
 def test_an_older_program_of_a_configuration_is_not_shipped() -> None:
     old = _trial(64, 1e-6, round=1, extra={"program": "old"}, created_at="2025-01-01T00:00:00Z")
     new = [_trial(64, 2e-3, run=1), _trial(128, 1e-3, run=1)]
-    shipped = best_records(Bundle(runs=RUNS, trials=[old, *new]), 2).trials
+    shipped = formats.best(Bundle(runs=RUNS, trials=[old, *new]), 2).trials
     assert {trial.uid for trial in shipped} == {trial.uid for trial in new}

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_tuner.file_utils import output_file_schema
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import (
     TRIAL_STATUSES,
@@ -129,18 +127,6 @@ def test_what_is_written_is_read(bundle: Bundle) -> None:
     assert sorted(back.roofs, key=lambda r: r.uid) == sorted(bundle.roofs, key=lambda r: r.uid)
     assert sorted(back.runs, key=lambda r: r.uuid) == sorted(bundle.runs, key=lambda r: r.uuid)
     assert text_of(back) == wanted
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(bundle=bundles())
-def test_t4_files_are_valid_and_lose_nothing(bundle: Bundle, tmp_path: Path) -> None:
-    formats.write(bundle, tmp_path / "t4.json", "t4")
-    _, schema = output_file_schema("results")
-    written = json.loads((tmp_path / "t4.json").read_text())
-    jsonschema.validate(written, schema)
-    assert len(written["results"]) == len(bundle.trials)
-    assert text_of(formats.read(tmp_path / "t4.json")) == text_of(bundle)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.db.store import connect, migrate
 from mmsbgen.db.store.connect import locate
 from mmsbgen.db.store.default_location import URL_VARIABLE
-from mmsbgen.db.store.schema import REVISIONS, VERSION_TABLE, Base
+from mmsbgen.db.store.schema import REVISION, VERSION_TABLE, Base
 from mmsbgen.db.store.store_errors import StoreError, explained
 from mmsbgen.db.store.tuning_store import open_store
 
@@ -37,7 +37,7 @@ def test_migrations_make_the_schema_of_the_models(url: str) -> None:
 
     with open_store(url) as store:
         assert store.database.read(compare) == []
-        assert migrate.revision(store.database) == REVISIONS[-1]
+        assert migrate.revision(store.database) == REVISION
 
 
 def test_revisions_are_those_of_the_migration_scripts() -> None:
@@ -45,7 +45,7 @@ def test_revisions_are_those_of_the_migration_scripts() -> None:
     config.set_main_option("script_location", str(Path(migrate.__file__).parents[1] / "migrations"))
     config.set_main_option("path_separator", "os")
     scripts = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
-    assert tuple(reversed(scripts)) == REVISIONS
+    assert scripts[0] == REVISION
 
 
 def test_a_new_database_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_database_for_later_is_made_by_its_first_use(tmp_path: Path, make: Any
         assert len(store.runs()) == 1
     with open_store(path, when_used=True) as store:
         assert len(store.runs()) == 1
-        assert migrate.revision(store.database) == REVISIONS[-1]
+        assert migrate.revision(store.database) == REVISION
         assert store.database.engine.dialect.name == "sqlite"
 
 
@@ -116,12 +116,13 @@ def test_read_only_store_cannot_be_written(url: str, make: Any) -> None:
         store.begin_run(make.run)
 
 
-def test_newer_schema_is_refused(url: str) -> None:
+@pytest.mark.parametrize(("found", "remedy"), [("9999", "upgrade mmsbgen"), ("0004", "mmsbgen db export")])
+def test_the_schema_of_another_version_is_refused_and_not_changed(url: str, found: str, remedy: str) -> None:
     with open_store(url) as store:
-        store.database.write(lambda c: c.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
-    for read_only in (True, False):
-        with pytest.raises(InputError, match=r"has schema 9999.*upgrade mmsbgen"):
-            open_store(url, read_only=read_only)
+        store.database.write(lambda c: c.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{found}'")))
+    for how in ({"read_only": True}, {"when_used": True}, {}):
+        with pytest.raises(InputError, match=rf"has schema {found}.*{remedy}"):
+            open_store(url, **how)
 
 
 def test_tables_of_another_program_are_left_alone(url: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
@@ -57,15 +56,3 @@ def test_the_views_have_what_the_commands_show(url: str, make: Any) -> None:
     assert {(row["device"], row["config"]) for row in everything if row["quarantined"]} == {("H100", '{"n":1}')}
     assert {(row["device"], row["config"]) for row in best} == {("H200", '{"n":1}'), ("H100", '{"n":2}')}
     assert all(json.loads(row["problem"]) == make.key().problem.params for row in everything)
-
-
-def test_an_older_database_gets_the_views_when_it_is_upgraded(tmp_path: Path) -> None:
-    import sqlite3
-
-    path = tmp_path / "old.sqlite3"
-    connection = sqlite3.connect(path)
-    connection.executescript((Path(__file__).with_name("released") / "0003-sqlite.sql").read_text())
-    connection.close()
-    with open_store(path) as store:
-        assert len(rows(store, "SELECT * FROM all_trials")) == 4
-        assert 0 < len(rows(store, "SELECT * FROM best_trials")) <= 4

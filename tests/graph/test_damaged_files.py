@@ -18,7 +18,7 @@ from scipy import io as scipy_io
 from scipy import sparse
 
 from mmsbgen.base.errors import MmsbgenError
-from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.graph import ReadingOptions, load_graph
 from mmsbgen.scores import read_cover
@@ -122,4 +122,4 @@ def test_damaged_records(tmp_path: Path) -> None:
     for _ in range(300):
         (tmp_path / "records").write_bytes(changed(content, rng))
         with contextlib.suppress(MmsbgenError):
-            formats.read(tmp_path / "records")
+            jsonl.read(tmp_path / "records")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import json
 import os
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -21,7 +18,6 @@ from mmsbgen.db.store.schema import JobRow
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import LeaseLostError, Queue, UnknownJobError
-from tests.db.test_migrate import restore
 from tests.jobs.conftest import Clock
 
 _KILLED = """
@@ -65,15 +61,11 @@ def test_they_are_their_owner_s_and_go_with_the_job(database: Path) -> None:
 def test_a_link_to_the_database_leads_to_its_files(database: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(database)
-    restore(str(database), "0004")
-    with open_store(str(link)) as store:
-        queue = Queue(store)
-        moved, made = queue.list()[-1].id, queue.submit("detect", {}, inputs={"graph": b"1 2"})
+    with open_store(str(database)), open_store(str(link)) as store:
+        made = Queue(store).submit("detect", {}, inputs={"graph": b"1 2"})
     assert not link.with_name("link.jobs").exists()
     with open_store(str(database)) as store:
-        queue = Queue(store)
-        assert b"".join(queue.read(made, "input", "graph")) == b"1 2"
-        assert b"".join(queue.read(moved, "output", "graph")) == b"1 2\n2 3\n1 3\n"
+        assert b"".join(Queue(store).read(made, "input", "graph")) == b"1 2"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -189,23 +181,6 @@ def test_sweeps_beside_writers_lose_nothing(database: Path) -> None:
     assert len(files(database)) == 20
 
 
-def test_files_in_a_database_of_before_are_moved_beside_it(url: str) -> None:
-    restore(url, "0004")
-    with open_store(url) as store:
-        queue = Queue(store)
-        waiting, done = queue.list()
-        assert b"".join(queue.read(done.id, "output", "graph")) == b"1 2\n2 3\n1 3\n"
-        assert b"".join(queue.read(done.id, "output", "communities.txt")) == b"1\t2\t3\n"
-        assert b"".join(queue.read(waiting.id, "input", "graph")) == b"1 2\n2 3\n3 4\n4 5\n"
-        assert b"".join(queue.read(waiting.id, "checkpoint", "checkpoint.npz")) == b"not quite a checkpoint"
-        queue.sweep()
-        assert queue.stored() == 56
-        if "://" not in url:
-            assert len(files(Path(url))) == 4
-            rows = store.database.read(lambda c: c.exec_driver_sql("SELECT count(*) FROM job_files").scalar())
-            assert rows == 0
-
-
 def test_names_in_a_database_of_others_lead_nowhere(database: Path, tmp_path: Path) -> None:
     with open_store(str(database)) as store:
         queue = Queue(store)
@@ -214,11 +189,6 @@ def test_names_in_a_database_of_others_lead_nowhere(database: Path, tmp_path: Pa
         store.database.write(lambda c: c.execute(update(JobRow).values(inputs={"../x": told})))
         with pytest.raises(UnknownJobError, match="has no input file"):
             queue.save(id, "input", "../x", tmp_path / "jobs" / "../x")
-    restore(str(tmp_path / "old.sqlite3"), "0004")
-    with contextlib.closing(sqlite3.connect(tmp_path / "old.sqlite3")) as connection, connection:
-        connection.execute("UPDATE jobs SET outputs = '[1]'")
-    with pytest.raises(StoreError, match="is damaged"):
-        open_store(str(tmp_path / "old.sqlite3"))
 
 
 @pytest.mark.parametrize(("column", "value"), [("inputs", "../../stolen"), ("uuid", "../../stolen")])
@@ -236,12 +206,5 @@ def test_a_database_of_others_names_no_other_files(tmp_path: Path, column: str, 
                 list(Queue(store).read(id, "input", "graph"))
         else:
             Queue(store).sweep()
-    old = tmp_path / "deep" / "old.sqlite3"
-    restore(str(old), "0004")
-    with contextlib.closing(sqlite3.connect(old)) as connection, connection:
-        said = json.dumps({"graph": {"bytes": 16, "sha256": value}}) if column == "inputs" else value
-        connection.execute(f"UPDATE jobs SET {column} = ? WHERE id = 2", (said,))
-    with pytest.raises(StoreError, match="is damaged"):
-        open_store(str(old))
     assert (tmp_path / "stolen").read_bytes() == b"a secret"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "stolen"]

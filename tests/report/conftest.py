@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.db.exchange.formats import read
-from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.exchange.jsonl import Bundle, read
 from mmsbgen.detection.detect import Detection, detect
 
 ROOT = Path(__file__).parents[2]
@@ -62,11 +61,6 @@ class Parsed(HTMLParser):
 
     def texts(self, tag: str) -> list[str]:
         return [" ".join(element.text.split()) for element in self.all(tag)]
-
-    @property
-    def drawn(self) -> list[Element]:
-        """Every picture once, without those drawn anew for narrow pages."""
-        return [svg for svg in self.all("svg") if "max-width: 472px" not in svg.attributes["style"]]
 
     @property
     def tiles(self) -> dict[str, str]:

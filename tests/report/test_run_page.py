@@ -16,7 +16,6 @@ from matplotlib.collections import LineCollection, PatchCollection
 
 from mmsbgen.cli import main
 from mmsbgen.detection.detect import Detection, detect
-from mmsbgen.report.narrow import stacked
 from mmsbgen.report.page import write
 from mmsbgen.report.run.run_page import run_page
 from mmsbgen.report.style import Picture
@@ -52,16 +51,16 @@ def changed(run: Path, to: Path, change: Any) -> Path:
 def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: Path) -> None:
     folder, found = run
     done = called(folder, "-o", tmp_path / "out")
-    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/out/report.html, with 8 pictures beside it\n")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/out/report.html, with 7 pictures beside it\n")
     page = check_self_contained(tmp_path / "out" / "report.html")
-    pictures = ["community-graph", "held-out", "memberships", "overlaps", "reliability", "row-sums", "sizes", "stages"]
+    pictures = ["community-graph", "held-out", "memberships", "overlaps", "reliability", "row-sums", "sizes"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "community-graph.png", "held-out.png", "memberships.png", "overlaps.png", "reliability.png",
-        "report.html", "row-sums.png", "sizes.png", "stages.png",
+        "report.html", "row-sums.png", "sizes.png",
     ]  # fmt: skip
     for name in pictures:
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(page.drawn) == len(page.all("figcaption")) == len(pictures)
+    assert len(page.all("svg")) == len(page.all("figcaption")) == len(pictures)
     assert page.texts("title")[0] == "Communities of CA-GrQc"
     # The numbers are the record's.
     record = found.record
@@ -102,25 +101,6 @@ def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: P
     assert f"{low:.4f} to {high:.4f}" in cells
 
 
-@pytest.mark.slow
-def test_panels_are_stacked_on_narrow_pages(pictures: dict[str, Picture]) -> None:
-    picture = pictures["sizes"]
-    left, right = picture.figure.axes
-    before = (picture.figure.get_size_inches().tolist(), left.get_subplotspec(), right.get_ylabel())
-    assert 'style="max-width: 472px; min-width: 330px"' in picture.narrow_svg()
-    with stacked(picture.figure):
-        picture.png()
-        assert right.get_window_extent().y1 < left.get_window_extent().y0
-    picture.png()
-    assert right.get_window_extent().y1 == left.get_window_extent().y1
-    assert (picture.figure.get_size_inches().tolist(), left.get_subplotspec(), right.get_ylabel()) == before
-    assert [name for name, one in pictures.items() if not one.narrow_svg()] == [
-        "community-graph",
-        "overlaps",
-        "reliability",
-    ]
-
-
 def test_the_reliability_diagram_is_of_the_test_pairs(run: Run, pictures: dict[str, Picture], tmp_path: Path) -> None:
     folder, found = run
     note = found.record["calibration"]
@@ -158,9 +138,6 @@ def test_what_the_pictures_of_a_run_show(run: Run, pictures: dict[str, Picture])
     at = right.collections[0].get_offsets()
     strengths = found.memberships.beta[: len(found.communities)]
     np.testing.assert_allclose(at, np.stack([found.record["communities"]["sizes"], strengths], axis=1))
-    bars = pictures["stages"].figure.axes[0].patches
-    assert [bar.get_width() for bar in bars] == list(found.record["stage_seconds"].values())
-    assert pictures["stages"].figure.axes[0].get_xlabel() == "time (s)"
     sums, steps = pictures["row-sums"].figure.axes
     assert sums.lines[0].get_ydata()[-1] == found.record["convergence"]["mean_row_sum"]
     assert steps.get_ylabel() == "step size"
@@ -311,7 +288,7 @@ def test_all_of_pi_gives_the_same_page(tmp_path: Path) -> None:
     for whole in (False, True):
         out = tmp_path / str(whole)
         detect(DATA / "fb_3980.txt.gz", 5, device="pocl", iterations=20, whole=whole, out=out)
-        pages.append([(p.name, p.alt) for p in run_page(out).pictures if p.name != "stages"])
+        pages.append([(p.name, p.alt) for p in run_page(out).pictures])
     assert pages[0] == pages[1]
 
 
@@ -344,7 +321,7 @@ def test_a_run_of_no_iteration(tmp_path: Path) -> None:
 
 def test_for_scripts(small_run: Run, tmp_path: Path) -> None:
     done = called(small_run[0], "-o", tmp_path, "--json")
-    names = ["graph", "sizes", "memberships", "overlaps", "row-sums", "stages"]
+    names = ["graph", "sizes", "memberships", "overlaps", "row-sums"]
     assert json.loads(done.stdout) == {"page": str(tmp_path / "report.html"), "pictures": names}
     quiet = called(small_run[0], "-o", tmp_path, "--quiet")
     assert (quiet.exit_code, quiet.output) == (0, "")

@@ -19,13 +19,11 @@ from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.report.page import HtmlPage, write
 from mmsbgen.report.style import Picture, drawing, slug
-from mmsbgen.report.tuning import database_pictures, sweep_pictures
-from mmsbgen.report.tuning.cases import cases_of, comparable
+from mmsbgen.report.tuning import database_pictures
+from mmsbgen.report.tuning.cases import cases_of
 from mmsbgen.report.tuning.tuning_page import tuning_page
 from tests import records
-from tests.report.conftest import REPORTS, check_self_contained, parsed
-
-BASELINE = REPORTS / "paper_cpu.json"
+from tests.report.conftest import check_self_contained, parsed
 
 
 def called(*arguments: object) -> Result:
@@ -34,7 +32,7 @@ def called(*arguments: object) -> Result:
 
 @pytest.fixture(scope="module")
 def page(bundle: Bundle) -> HtmlPage:
-    return tuning_page(bundle, "here.sqlite3", 1024, sweep_pictures.read_baseline(BASELINE, "update_phi"))
+    return tuning_page(bundle, "here.sqlite3")
 
 
 @pytest.fixture(scope="module")
@@ -68,19 +66,15 @@ def test_one_command_makes_the_page_of_a_database(bundle: Bundle, tmp_path: Path
     kept = [trial for trial in bundle.trials if "OpenCL" in trial.key.device.platform or trial.status != "ok"]
     with open_store(url) as store:
         store.add_bundle(replace(bundle, trials=kept))
-    done = called("--database", url, "report", "-o", tmp_path / "out", "--baseline", BASELINE)
+    done = called("--database", url, "report", "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
     found = check_self_contained(tmp_path / "out" / "report.html")
     names = {path.stem for path in (tmp_path / "out").glob("*.png")}
     assert names >= {
-        "block-size-amd-epyc-2-cores-intel-opencl",
-        "coverage",
-        "failures",
         "roofline",
-        "speed-up",
-        "spread",
+        "configurations-update-phi-amd-epyc-2-cores-intel-opencl",
     }
-    assert len(names) == len(found.drawn)
+    assert len(names) == len(found.all("svg"))
     assert found.tiles["trials"] == f"{len(kept):,}"
     assert found.tiles["devices"] == str(len({trial.key.device.identity for trial in kept}))
     assert found.tiles["runs"] == str(len(bundle.runs))
@@ -119,28 +113,6 @@ def test_the_roofline_has_every_trial(pictures: dict[str, Picture], bundle: Bund
     assert sorted(heights) == pytest.approx(sorted(t.gbps for t in bundle.trials if t.gbps is not None))
 
 
-@pytest.mark.slow
-def test_the_sweep_figures_have_the_fastest_of_each_value(pictures: dict[str, Picture], bundle: Bundle) -> None:
-    cases = [case for case in comparable(cases_of(bundle.trials)) if case.size == 1024]
-    (intel,) = [case for case in cases if "Intel" in case.label]
-    picture = pictures["block-size-amd-epyc-2-cores-intel-opencl"]
-    rolled, unrolled = picture.figure.axes
-    assert rolled.get_xlabel() == unrolled.get_xlabel() == "block size (work-items)"
-    assert rolled.get_ylabel() == "time of a call (ms)"
-    fastest = intel.fastest_by("placement", "block_size")
-    for axes in (rolled, unrolled):
-        for line in axes.lines:
-            if line.get_label() != "bytes at the roof":
-                for block, ms in zip(*line.get_data(), strict=True):
-                    assert fastest.pop((line.get_label(), block)) * 1e3 == pytest.approx(ms)
-    assert not fastest, "every placement and block size is drawn"
-    widths = pictures["vector-width"].figure.axes[0]
-    assert widths.get_xlabel() == "vector width (elements)"
-    bars = pictures["speed-up"].figure.axes[0].patches
-    plain_c = sweep_pictures.read_baseline(BASELINE, "update_phi").seconds
-    assert sorted(bar.get_width() for bar in bars) == pytest.approx(sorted(plain_c / case.best_s for case in cases))
-
-
 def test_every_configuration_is_a_dot_in_every_axis_panel(pictures: dict[str, Picture], bundle: Bundle) -> None:
     found = [name for name in pictures if name.startswith("configurations-")]
     assert 1 <= len(found) <= 6
@@ -160,16 +132,12 @@ def test_history_tells_drivers_apart(bundle: Bundle) -> None:
     device = replace(first.key.device, driver="newer")
     slower = tuple(2 * t for t in first.times)
     later = replace(first, run=later_run.uuid, key=replace(first.key, device=device), times=slower)
-    (series,) = database_pictures.history_of([later, first], [run, later_run])
-    assert series.drivers == [first.key.device.driver, "newer"]
-    assert series.best_s == [first.median_s, 2 * (first.median_s or 0)]
-    with drawing():
-        picture = database_pictures.history([series])
-    assert picture is not None
-    assert "newer" in picture.caption
-    axes = picture.figure.axes[0]
-    assert (axes.get_xlabel(), axes.get_yscale()) == ("start of the run (UTC)", "log")
-    assert len({line.get_marker() for line in axes.lines} - {"None", ""}) == 2
+    found = database_pictures.history_of([later, first], [run, later_run])
+    ends = [(first.key.device.driver, first.median_s), ("newer", 2 * (first.median_s or 0))]
+    assert [row[2:] for row in found] == ends
+    history = tuning_page(Bundle([run, later_run], [], [later, first]), "x").sections[-1]
+    rows = [(row[2], row[3]) for row in history.tables[0].rows]
+    assert rows == [(driver, f"{(seconds or 0) * 1e3:.4g}") for driver, seconds in ends]
 
 
 @pytest.mark.slow
@@ -203,7 +171,7 @@ def test_devices_of_one_name_have_pictures_of_their_own(bundle: Bundle, tmp_path
     page = tuning_page(Bundle(bundle.runs, [], [of(trial, name) for name in ("Ж", "И") for trial in some]), "x")
     names = [picture.name for picture in page.pictures]
     assert len(names) == len(set(names))
-    assert {"block-size-2-cores-pocl", "block-size-2-cores-pocl-2"} <= set(names)
+    assert {"configurations-update-phi-2-cores-pocl", "configurations-update-phi-2-cores-pocl-2"} <= set(names)
     check_self_contained(write(page, tmp_path))
 
 
@@ -211,7 +179,7 @@ def test_devices_of_one_name_have_pictures_of_their_own(bundle: Bundle, tmp_path
 def test_the_users_settings_of_matplotlib_do_not_count(bundle: Bundle) -> None:
     with matplotlib.rc_context({"text.usetex": True, "svg.fonttype": "path", "axes.facecolor": "red"}):
         with drawing():
-            picture = database_pictures.coverage(bundle.trials)
+            picture = database_pictures.roofline(bundle.trials, bundle.roofs)
         assert picture is not None
         svg = picture.svg()
         assert matplotlib.rcParams["text.usetex"], "and are back afterwards"
@@ -237,7 +205,9 @@ def test_only_failures(bundle: Bundle, tmp_path: Path) -> None:
     failed = [trial for trial in bundle.trials if trial.status != "ok"]
     page = tuning_page(Bundle(bundle.runs, [], failed), "x")
     assert [notice.kind for notice in page.notices] == ["warning"]
-    assert {picture.name for picture in page.pictures} == {"coverage", "failures"}
+    assert not page.pictures
+    cells = [cell for row in page.sections[0].tables[1].rows for cell in row[1:] if cell]
+    assert sum(int(str(cell).partition(" / ")[0]) for cell in cells) == len(failed)
     assert "No configuration worked" in " ".join(parsed(write(page, tmp_path)).texts("p"))
 
 

@@ -16,8 +16,11 @@ from click.testing import CliRunner
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange.jsonl import Bundle, write
 from mmsbgen.db.records.tuning_records import ProblemRecord
-from mmsbgen.report.tuning.sweep_pictures import read_baseline
+from mmsbgen.report.style import drawing
+from mmsbgen.report.tuning.cases import cases_of
 from tests.records import GPU, RUN, trial
+
+REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +28,11 @@ def figures() -> ModuleType:
     return importlib.import_module("figures")
 
 
-def test_the_baseline_is_the_median_over_devices(tmp_path: Path) -> None:
+def test_the_baseline_is_the_median_over_devices(figures: ModuleType, tmp_path: Path) -> None:
     times = {f"opencl:{i}": {"baseline": {"median_s": s}, "1": {"median_s": 0.01}} for i, s in enumerate((0.2, 0.1))}
     report = {"times": {"update_phi": times}, "problem": {"K": 8}, "environment": {"processor": "EPYC"}}
     tmp_path.joinpath("paper_cpu.json").write_text(json.dumps(report))
+    read_baseline = figures.sweep_pictures.read_baseline
     assert read_baseline(tmp_path / "paper_cpu.json", "update_phi") == (pytest.approx(0.15), {"K": 8}, "EPYC")
     with pytest.raises(InputError, match="no report of scripts/bench/bench_paper_cpu.py with times of update_pi"):
         read_baseline(tmp_path / "paper_cpu.json", "update_pi")
@@ -38,6 +42,30 @@ def test_the_baseline_is_the_median_over_devices(tmp_path: Path) -> None:
 
 def _called(figures: ModuleType, *arguments: object) -> Any:
     return CliRunner().invoke(figures.main, list(map(str, arguments)), catch_exceptions=False)
+
+
+def test_the_sweep_figures_have_the_fastest_of_each_value(figures: ModuleType) -> None:
+    sweep, baseline = figures.sweep_pictures, REPORTS / "paper_cpu.json"
+    every = figures.read_trials(str(REPORTS / "tuning-cpu.jsonl.gz"))
+    plain_c = sweep.read_baseline(baseline, "update_phi")
+    with drawing():
+        pictures = {one.name: one for one in sweep.pictures(sweep.comparable(cases_of(every)), 1024, plain_c)}
+    cases = [case for case in sweep.comparable(cases_of(every)) if case.size == 1024]
+    (intel,) = [case for case in cases if "Intel" in case.label]
+    rolled, unrolled = pictures["block-size-amd-epyc-2-cores-intel-opencl"].figure.axes
+    assert rolled.get_xlabel() == unrolled.get_xlabel() == "block size (work-items)"
+    assert rolled.get_ylabel() == "time of a call (ms)"
+    fastest = intel.fastest_by("placement", "block_size")
+    for axes in (rolled, unrolled):
+        for line in axes.lines:
+            if line.get_label() != "bytes at the roof":
+                for block, ms in zip(*line.get_data(), strict=True):
+                    assert fastest.pop((line.get_label(), block)) * 1e3 == pytest.approx(ms)
+    assert not fastest, "every placement and block size is drawn"
+    widths = pictures["vector-width"].figure.axes[0]
+    assert widths.get_xlabel() == "vector width (elements)"
+    bars = pictures["speed-up"].figure.axes[0].patches
+    assert sorted(bar.get_width() for bar in bars) == pytest.approx(sorted(plain_c.seconds / c.best_s for c in cases))
 
 
 def test_one_command_makes_pictures_and_their_page(figures: ModuleType, tmp_path: Path) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.db.filter_options import checked_kernel, checked_parameters, filter_options, parameters
-from mmsbgen.cli.db.named_records import picked_device, picked_run
-from mmsbgen.cli.db.picked_records import best_records, marks_of, none, picked_bundle, reading
+from mmsbgen.cli.db.filter_options import (
+    checked_kernel,
+    checked_parameters,
+    current_best,
+    filter_options,
+    filters,
+    marks_of,
+    none,
+    parameters,
+    picked_device,
+    picked_run,
+    reading,
+)
 from mmsbgen.cli.printing.output_options import Output, moved, output_options, row_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.completed_names import family_option
@@ -22,9 +31,10 @@ from mmsbgen.cli.shared.logs import is_quiet
 from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.families import resolve_family
 
-_FORMATS = ("jsonl", "t4", "cache", "csv")
+_FORMATS = ("jsonl", "cache", "csv")
 #: Rows of a table of trials.
 _TABLE_ROWS = 50
+_KEY_PARTS = ("driver", "compiler", "compiler_version", "compiler_options", "template_digest")
 _STATUSES = ("ok", "failed", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 
 
@@ -46,27 +56,15 @@ def db(ctx: click.Context, database: str | None) -> None:
 @row_options
 @click.pass_context
 @click.option("--objective", default="time", metavar="NAME", show_default=True, help="Best by time, energy or edp.")
-def best(
-    ctx: click.Context,
-    /,
-    kernel: str | None,
-    device: str | None,
-    problem: Sequence[str],
-    objective: str,
-    limit: int | None,
-    **given: Any,
-) -> None:
+def best(ctx: click.Context, /, objective: str, limit: int | None, **given: Any) -> None:
     """The best configuration of each device, kernel and problem."""
     from mmsbgen.cli.db import printed_rows as rows
     from mmsbgen.db.records.ranking import check_objective
 
     check_objective(objective)
-    output = Output(**given)
+    output = Output.of(given)
     with reading(ctx) as store:
-        device = picked_device(store, device)
-        picked = checked_parameters(store, problem)
-        trials = store.trials(kernel=checked_kernel(store, kernel), device=device, problem=picked)
-        found = rows.best_rows(trials, marks_of(store), objective)
+        found = rows.best_rows(store.trials(**filters(store, given)), marks_of(store), objective)
         show(output, rows.BEST, found, empty=none(store), limit=limit)
 
 
@@ -77,29 +75,17 @@ def best(
 @click.option("--limit", type=click.IntRange(min=1), help="Most rows; 50 for a table, else all.")
 @row_options
 @click.pass_context
-def trials(
-    ctx: click.Context,
-    /,
-    kernel: str | None,
-    device: str | None,
-    problem: Sequence[str],
-    status: str | None,
-    run: str | None,
-    limit: int | None,
-    **given: Any,
-) -> None:
+def trials(ctx: click.Context, /, status: str | None, run: str | None, limit: int | None, **given: Any) -> None:
     """Trials, newest first, failures included."""
     from mmsbgen.cli.db import printed_rows as rows
 
-    output = Output(**given)
+    output = Output.of(given)
     with reading(ctx) as store:
-        device, run = picked_device(store, device), picked_run(store, run)
-        picked = checked_parameters(store, problem)
-        kernel = checked_kernel(store, kernel)
+        run = picked_run(store, run)
         most = limit or (None if output.as_json or output.as_csv else _TABLE_ROWS)
         # One more row tells whether there are more.
         cut = None if output.sort or most is None else most + 1
-        found = store.trials(kernel=kernel, device=device, problem=picked, status=status, run=run, limit=cut)
+        found = store.trials(**filters(store, given), status=status, run=run, limit=cut)
         marks = marks_of(store)
         shown = [rows.trial_row(trial, marks) for trial in found]
         show(output, rows.TRIAL, shown, empty=none(store), limit=most)
@@ -114,7 +100,7 @@ def devices(ctx: click.Context, /, **given: Any) -> None:
     """Devices that have records, with their newest roofs."""
     from mmsbgen.cli.db import printed_rows as rows
 
-    output = Output(**given)
+    output = Output.of(given)
     with reading(ctx) as store:
         show(output, rows.DEVICE, rows.device_rows(store.devices(), store.roofs()), empty=none(store))
 
@@ -127,7 +113,7 @@ def runs(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
     """Tuning runs, newest first."""
     from mmsbgen.cli.db import printed_rows as rows
 
-    output = Output(**given)
+    output = Output.of(given)
     with reading(ctx) as store:
         show(output, rows.RUN, [rows.run_row(run) for run in store.runs()], empty=none(store), limit=limit)
 
@@ -140,7 +126,7 @@ def quarantine(ctx: click.Context, /, kernel: str | None, **given: Any) -> None:
     """Configurations that failed in a run, and are not selected for the same key until they are tuned again."""
     from mmsbgen.cli.db import printed_rows as rows
 
-    output = Output(**given)
+    output = Output.of(given)
     with reading(ctx) as store:
         found = rows.quarantine_rows(store.quarantined(kernel=checked_kernel(store, kernel)))
         of = f" of {kernel}" if kernel else ""
@@ -175,59 +161,33 @@ def merge(ctx: click.Context, other: str, as_json: bool, as_csv: bool) -> None:
 @filter_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Of the file; by default its suffix tells.")
 @click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
-@click.option(
-    "--best",
-    "most",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Only the N best of each problem, by today's kernels.",
-)
-@click.option(
-    "--chain",
-    "chains",
-    multiple=True,
-    type=NamedPath(exists=True, dir_okay=False),
-    help="For experts, with --best: a report of bench_chain.py; leaves out what ranks before the chain's fastest.",
-)
+@click.option("--best", "most", type=click.IntRange(1), metavar="N", help="Only the N best, by today's kernels.")
 @output_options("Print JSON: how many trials, and where.")
 @click.pass_context
 def export_(
-    ctx: click.Context,
-    file: Path,
-    kernel: str | None,
-    device: str | None,
-    problem: Sequence[str],
-    form: str | None,
-    with_host: bool,
-    most: int | None,
-    chains: Sequence[Path],
-    as_json: bool,
-    as_csv: bool,
+    ctx: click.Context, /, file: Path, form: str | None, with_host: bool, most: int | None, **given: Any
 ) -> None:
     """Write records to FILE.
 
     \b
     suffix   format
     .jsonl   jsonl: JSON lines, with all that is recorded
-    .json    t4: the T4 format of results of autotuning
-    .csv     csv: a table of the trials, which import does not read
-    -        cache: a cache file of kernel_tuner
+    .json    cache: a cache file of kernel_tuner, for one kernel, device and problem
+    .csv     csv: a table of the trials
 
     All records are written, or those that match the filters; FILE is compressed if its name ends in .gz. Host names
     are left out unless --with-host is given.
     """  # noqa: D301
     from mmsbgen.db.exchange import formats
 
-    output = Output(as_json, as_csv)
-    if chains and most is None:
-        raise click.UsageError("--chain needs --best")
+    output = Output.of(given)
     form = form or formats.form_of(file)
-    if as_csv and form != "csv":
+    if output.as_csv and form != "csv":
         raise InputError(f"--csv and {file} in the format {form}: write to a .csv file, or leave --csv out")
     with reading(ctx) as store:
-        bundle, marks = picked_bundle(store, kernel, device, problem), marks_of(store)
+        bundle, marks = formats.chosen(store.bundle(), **filters(store, given)), marks_of(store)
     if most is not None:
-        bundle = best_records(bundle, most, chains)
+        bundle = current_best(bundle, most)
     if not with_host:
         bundle = formats.anonymous(bundle)
     if form == "csv":
@@ -249,14 +209,14 @@ def export_(
 def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None:
     """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none.
 
-    FILE has one of the formats of export.
+    FILE has the JSON lines that export writes.
     """
-    from mmsbgen.db.exchange import formats
+    from mmsbgen.db.exchange import jsonl
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.tuner.run.recorded_types import check_types
 
     output = Output(as_json, as_csv)
-    bundle = formats.read(file)
+    bundle = jsonl.read(file)
     check_types(bundle, str(file))
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
@@ -280,27 +240,7 @@ def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None
 @row_options
 @click.pass_context
 def explain(
-    ctx: click.Context,
-    /,
-    kernel: str | None,
-    device: str | None,
-    problem: Sequence[str],
-    spec: str | None,
-    family: str | None,
-    graph: Path | None,
-    k: int | None,
-    mini_batch: str,
-    partners: str,
-    limit: int,
-    as_json: bool,
-    as_csv: bool,
-    sort: str | None,
-    columns: str | None,
-    format: str,
-    weights: str | None,
-    vertices: Path | None,
-    graph_columns: str | None,
-    **parts: str | None,
+    ctx: click.Context, /, kernel: str | None, spec: str | None, family: str | None, limit: int, **given: Any
 ) -> None:
     """The records nearest to the requested key, and the parts in which each differs.
 
@@ -312,7 +252,7 @@ def explain(
     from mmsbgen.cli.db import printed_rows as rows
     from mmsbgen.cli.db.explain_output import would_use
 
-    output = Output(as_json, as_csv, sort, columns)
+    output, graph = Output.of(given), given["graph"]
     of, _, name = (kernel or "").rpartition("/")
     if graph is not None and spec is None:
         spec = find_device(shared_value(ctx, "device")).spec
@@ -323,21 +263,22 @@ def explain(
         raise InputError("name the kernel to explain: --kernel NAME")
     if kernels is not None and name not in kernels.kernels:
         raise InputError(f"{kernels.name} has no kernel {name!r}: name the family that has it, --family NAME|FILE.py")
-    wanted: dict[str, Any] = {name.replace("_", " "): text for name, text in parts.items() if text is not None}
-    given = {"format": format, "columns": graph_columns, "weights": weights, "vertices": vertices}
+    wanted: dict[str, Any] = {part.replace("_", " "): given[part] for part in _KEY_PARTS if given[part] is not None}
+    given["columns"] = given["graph_columns"]
     try:
-        run = graph_run(graph, k, mini_batch, partners, reading_of_option(given, graph), kernels)
+        run = graph_run(given, reading_of_option(given, graph), kernels)
     except InputError as error:  # --columns are those of the printed table here
         raise InputError(str(error).replace("--columns", "--graph-columns")) from error
     asked = {} if run is None else run.problem(spec)
     with reading(ctx) as store:
-        device = picked_device(store, device, shipped=True)
+        device = picked_device(store, given["device"], shipped=True)
         if family is None:
             checked_kernel(store, kernel)
-        picked = checked_parameters(store, problem) if family is None else parameters(problem)
+        picked = checked_parameters(store, given["problem"]) if family is None else parameters(given["problem"])
         wanted |= {f"problem.{name}": value for name, value in picked.items()}
         if spec is not None and kernels is not None:
-            wanted = would_use(store, spec, kernels, name, asked | picked, to_stderr=as_json or as_csv) | wanted
+            aside = output.as_json or output.as_csv
+            wanted = would_use(store, spec, kernels, name, asked | picked, to_stderr=aside) | wanted
         found = rows.explain_rows(store, kernel, device, wanted, limit, marks_of(store), kernels)
         show(output, rows.EXPLAIN, found, empty=none(store))
 
@@ -352,25 +293,9 @@ def explain(
     show_default=True,
     help="Folder of the report.",
 )
-@click.option("--size", type=click.IntRange(min=1), help="Size (such as K) of the figures that are for one size.")
-@click.option(
-    "--baseline",
-    type=NamedPath(dir_okay=False),
-    help="Report of scripts/bench/bench_paper_cpu.py, for the speed-up over plain C.",
-)
 @output_options("Print JSON: where the page is, and the names of its pictures.")
 @click.pass_context
-def report_(
-    ctx: click.Context,
-    kernel: str | None,
-    device: str | None,
-    problem: Sequence[str],
-    out: Path,
-    size: int | None,
-    baseline: Path | None,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+def report_(ctx: click.Context, /, out: Path, **given: Any) -> None:
     """Write a page with pictures of the records, or of those that match the filters.
 
     The page, report.html, needs no other file and no network; its pictures are written beside it as PNG files too.
@@ -379,15 +304,14 @@ def report_(
 
     need_matplotlib()
     from mmsbgen.cli.runs.report import written
-    from mmsbgen.report.tuning.sweep_pictures import read_baseline
+    from mmsbgen.db.exchange import formats
     from mmsbgen.report.tuning.tuning_page import tuning_page
 
-    output = Output(as_json, as_csv)
+    output = Output.of(given)
     with reading(ctx) as store:
-        bundle, where = picked_bundle(store, kernel, device, problem), store.location
+        bundle, where = formats.chosen(store.bundle(), **filters(store, given)), store.location
     if not bundle.trials:
         raise InputError(
             f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"
         )
-    plain_c = None if baseline is None else read_baseline(baseline, kernel or "update_phi")
-    written(ctx, lambda: tuning_page(bundle, where, size, plain_c), out, output)
+    written(ctx, lambda: tuning_page(bundle, where), out, output)

@@ -1,17 +1,23 @@
-"""Filter options of ``mmsbgen db``."""
+"""The records that a command of ``mmsbgen db`` reads: its filters, what marks them, and why there may be none."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError, did_you_mean
 from mmsbgen.cli.shared.common import pairs
+from mmsbgen.cli.shared.logs import is_quiet
 
 if TYPE_CHECKING:
+    from mmsbgen.cli.db.printed_rows import Marks
+    from mmsbgen.db.exchange.jsonl import Bundle
     from mmsbgen.db.store.tuning_store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,16 +26,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 def filter_options(command: F) -> F:
     """Add ``--kernel``, ``--device`` and ``--problem``."""
     for option in (
-        click.option(
-            "--problem", "problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."
-        ),
-        click.option(
-            "--device", metavar="TEXT", help="A part of a recorded device's name or platform, or one here: opencl:0."
-        ),
+        click.option("--problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."),
+        click.option("--device", metavar="TEXT", help="Part of a recorded device's name or platform, or one here."),
         click.option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
     ):
         command = option(command)
     return command
+
+
+def filters(store: Store, given: dict[str, Any]) -> dict[str, Any]:
+    """The filters of records that the options of a command name, checked."""
+    device, problem = picked_device(store, given["device"]), checked_parameters(store, given["problem"])
+    return {"kernel": checked_kernel(store, given["kernel"]), "device": device, "problem": problem}
 
 
 def parameters(texts: Sequence[str]) -> dict[str, Any]:
@@ -90,3 +98,108 @@ def checked_parameters(store: Store, texts: Sequence[str]) -> dict[str, Any]:
                 f"{did_you_mean(name, known) or '; there are ' + ', '.join(known)}"
             )
     return found
+
+
+def picked_device(store: Store, text: str | None, *, shipped: bool = False) -> str | None:
+    """The filter of records for ``--device``.
+
+    A part of a recorded device's name is returned unchanged; a device of this machine, such as ``opencl:0``, as its
+    label. If no device is recorded, ``text`` is returned unchanged.
+
+    Args:
+        store: The database.
+        text: The option's value, or None.
+        shipped: Whether devices of the records that come with the package count as recorded.
+
+    Raises:
+        InputError: If no recorded device matches, and none or several of this machine do. The message lists all.
+    """
+    if text is None:
+        return None
+    known = store.devices()
+    if shipped:
+        from mmsbgen.db.selection.index import shipped_groups
+
+        known += {group.key.device.key: group.key.device for of in shipped_groups().values() for group in of}.values()
+    number = re.fullmatch(r"([a-z]+:)?[0-9]+", text.strip().lower())
+    if not known or (not number and any(device.matches(text) for device in known)):
+        return text
+    from mmsbgen.backends.discovery import discover, matching
+    from mmsbgen.kernels.record_key import device_record
+
+    here = discover()[0]
+    found = {device_record(info).label: info.spec for info in matching(text, here)}
+    if len(found) == 1:
+        return next(iter(found))
+    lines = [*dict.fromkeys(f"  {device.label}" for device in known)]
+    lines += [f"  {info.spec}  {info.name} ({info.platform}), of this machine" for info in here]
+    what = f"may be several devices: {', '.join(found.values())}" if found else "is no device of the records or here"
+    raise InputError("\n".join([f"--device {text!r} {what}; there are:", *lines]))
+
+
+def picked_run(store: Store, text: str | None) -> str | None:
+    """The uuid of the tuning run whose uuid is ``text`` or starts with it.
+
+    Raises ``InputError`` if none or several match; the message lists the newest runs.
+    """
+    if text is None:
+        return None
+    from mmsbgen.db.store.paging import run_named
+
+    try:
+        return run_named(store, text).uuid
+    except InputError as error:
+        newest = [f"  {run.uuid}  {run.started[:19].replace('T', ' ')}  {run.status}" for run in store.runs()[:5]]
+        told = ["; the newest are (mmsbgen db runs has all):", *newest] if newest else ["; there are none"]
+        raise InputError(f"--run: {error}" + "\n".join(told)) from None
+
+
+def current_best(bundle: Bundle, most: int) -> Bundle:
+    """The best records of each problem, without those of kernels that have changed since.
+
+    Raises ``InputError`` if none are left.
+    """
+    from mmsbgen.db.exchange import formats
+    from mmsbgen.tuner.run.changed_keys import Present
+
+    present = Present()
+    current = [trial for trial in bundle.trials if not present.program_changed(trial)]
+    found = formats.best(replace(bundle, trials=current), most)
+    if not found.trials:
+        raise InputError("no record was made with the kernels of this version: tune, then export")
+    return found
+
+
+def marks_of(store: Store) -> Marks:
+    """Marks of quarantined trials, and of trials that are stale on this machine with this version."""
+    from mmsbgen.cli.db.printed_rows import Marks
+    from mmsbgen.tuner.run.changed_keys import Present
+
+    return Marks(store.quarantined(), Present().differences)
+
+
+def none(store: Store, otherwise: str = "") -> str:
+    """Why a query has no rows: ``otherwise`` where there are records, empty if :func:`reading` told that none are."""
+    if store.missing:
+        return ""
+    if not store.trials(limit=1):
+        return f"{store.location} has no records yet: mmsbgen tune makes some."
+    return otherwise or f"No record of {store.location} matches."
+
+
+def reading(ctx: click.Context) -> Store:
+    """Open the database read-only; print a note on standard error if there is none.
+
+    Raises ``InputError`` if there is none where the command line says.
+    """
+    from mmsbgen.db.store.tuning_store import open_store
+
+    store = open_store(ctx.obj, read_only=True)
+    group = ctx.parent
+    if store.missing and group is not None and group.get_parameter_source("database") is ParameterSource.COMMANDLINE:
+        raise InputError(
+            f"there is no tuning database at {store.location}: name another with --database, or leave it out"
+        )
+    if store.missing and not is_quiet(ctx):
+        click.echo(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.", err=True)
+    return store

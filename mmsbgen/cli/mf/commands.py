@@ -27,21 +27,6 @@ _DUPLICATES = click.option(
     show_default=True,
     help="What several ratings of a user and an item are.",
 )
-#: As :mod:`mmsbgen.families.mf.schedules` has them.
-SCHEDULES = (
-    "tiles",
-    "adds",
-    "hogwild",
-    "locks",
-    "nodes",
-    "hybrid",
-    "degree-hybrid",
-    "matchings",
-    "matching-nodes",
-    "subgraph",
-    "diagonals",
-    "block-diagonals",
-)
 _FACTORS = click.option("-k", "factors", type=click.IntRange(1), default=32, show_default=True, help="Factors.")
 _STORAGE = click.option(
     "--storage",
@@ -81,7 +66,6 @@ def mf() -> None:
 @click.option("--learning-rate", type=float, help="Step of the first sweep of sgd.  [default: 0.02]")
 @click.option(
     "--schedule",
-    type=click.Choice(["auto", *SCHEDULES]),
     metavar="NAME",
     default="auto",
     show_default=True,

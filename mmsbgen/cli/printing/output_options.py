@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.printing.record_lines import Lines, print_records
 from mmsbgen.cli.shared.common import output_width, print_csv, print_table
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
@@ -18,6 +18,11 @@ from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 F = TypeVar("F", bound=Callable[..., Any])
 #: Characters of a line from which tables fold their cells, and columns that fold anywhere.
 _WIDE, _FEW = 200, 3
+#: Most lines of a record on a terminal that is too narrow for a table.
+_MOST_LINES = 4
+_INDENT = "    "
+#: Texts by line of a record, from 1 on.
+_Parts = Mapping[int, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,11 @@ class Output:
     as_csv: bool
     sort: str | None = None
     columns: str | None = None
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Output:
+        """What the options of :func:`row_options` or :func:`output_options` say."""
+        return cls(given["as_json"], given["as_csv"], given.get("sort"), given.get("columns"))
 
     def __post_init__(self) -> None:
         if self.as_json and self.as_csv:
@@ -154,14 +164,14 @@ def _print(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
     if needed <= width + 2 or width >= _WIDE or len(titles) <= _FEW:
         print_table({title: column.side for title, column in titles.items()}, table, width)
         return
-    print_records((_lines(columns, row) for row in rows), width)
+    _print_records((_lines(columns, row) for row in rows), width)
 
 
-def _lines(columns: Sequence[Column], row: Mapping[str, Any]) -> Lines:
+def _lines(columns: Sequence[Column], row: Mapping[str, Any]) -> tuple[str, _Parts]:
     parts: dict[int, list[str]] = {}
     for column in columns:
         parts.setdefault(column.line, []).append(column.labelled(row))
-    return Lines(", ".join(filter(None, parts.pop(0, []))), parts)
+    return ", ".join(filter(None, parts.pop(0, []))), parts
 
 
 def _with_parts(
@@ -191,3 +201,41 @@ def _sorted(rows: Sequence[dict[str, Any]], values: Sequence[Any], largest_first
     valued = [at for at, value in enumerate(values) if value is not None]
     found = sorted(valued, key=lambda at: place_of(values[at]), reverse=largest_first)
     return [rows[at] for at in [*found, *(at for at, value in enumerate(values) if value is None)]]
+
+
+def _print_records(records: Iterable[tuple[str, _Parts]], width: int) -> None:
+    """Print records of at most ``_MOST_LINES`` lines of ``width`` characters; what is longer is cut, but headings wrap.
+
+    The line that takes most room gets the lines that are left.
+    """
+    heading = ""
+    for number, (head, parts) in enumerate(records):
+        if head != heading:  # told once for consecutive records
+            heading = head
+            click.echo(("\n" if number else "") + textwrap.fill(heading, width, break_on_hyphens=False))
+        for line in _fitted(parts, width):
+            click.echo(line)
+
+
+def _fitted(parts: _Parts, width: int) -> list[str]:
+    texts = [text for line in sorted(parts) if (text := _joined(parts[line], width))]
+    longest = max(range(len(texts)), key=lambda at: len(texts[at]), default=0)
+    found: list[str] = []
+    for at, text in enumerate(texts):
+        indent = _INDENT if at else ""
+        most = _MOST_LINES - len(texts) + 1 if at == longest else 1
+        wrapped = textwrap.wrap(text, width - len(indent), break_on_hyphens=False) if most > 1 else [text]
+        kept = [*wrapped[: most - 1], " ".join(wrapped[most - 1 :])] if len(wrapped) > most else wrapped
+        found += [indent + _cut(line, width - len(indent)) for line in kept]
+    return found
+
+
+def _joined(parts: Sequence[str], width: int) -> str:
+    """The parts of a line, two blanks apart if there is room."""
+    texts = [shown(part).replace("\n", " ") for part in parts if part]
+    wide = "  ".join(texts)
+    return wide if len(wide) <= width else " ".join(texts)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

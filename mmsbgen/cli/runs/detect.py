@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -263,9 +264,8 @@ class _Report:
         self.quiet, self.verbose = quiet, verbose
         self._bar: Any = None
         self._task: Any = None
-        self._begin: tuple[float, int] | None = None
-        self._next = 0.0
-        self._made, self._since = "", 0.0
+        self._told: str | None = None
+        self._since = self._first = self._next = 0.0
 
     def __enter__(self) -> _Report:
         return self
@@ -287,44 +287,33 @@ class _Report:
             logs.note(text)
 
     def progress(self, sampler: Sampler, trace: Trace) -> None:
-        if self.quiet:
-            return
-        now = time.monotonic()
-        if self._begin is None:
-            self._begin = (now, sampler.iteration)
-            self._next = now + (0.0 if sys.stderr.isatty() else _FIRST_LINE)
-        if now < self._next:
-            return
-        if sys.stderr.isatty():
-            self._next = now + 0.1
-            title = f"{sampler.iteration}/{sampler.limit} iterations"
-            self._show(title, sampler.iteration, sampler.limit, _note(sampler, trace))
-        else:
-            self._next = now + _BETWEEN_LINES
-            begin, first = self._begin
-            left = (now - begin) / max(1, sampler.iteration - first) * (sampler.limit - sampler.iteration)
-            # A run without a fixed number of iterations may stop early: the time left is an upper bound.
-            about = "about" if sampler.options.iterations or sampler.course.end else "at most"
-            where = f"iteration {sampler.iteration} of {sampler.limit}"
-            click.echo(f"{where}, {_note(sampler, trace)}, {about} {left:.0f} s left", err=True)
+        done, limit = sampler.iteration, sampler.limit
+        # A run without a fixed number of iterations may stop early: the time left is an upper bound.
+        about = "about" if sampler.options.iterations or sampler.course.end else "at most"
+        title, line = f"{done}/{limit} iterations", f"iteration {done} of {limit}"
+        self._tell("", done, limit, (title, line, about), lambda: _note(sampler, trace))
 
     def making(self, what: str, share: float) -> None:
         """Show progress of making ``what`` from the finished chain, if it takes longer than two seconds."""
+        self._tell(what, share, 1.0, (f"Making {what}", f"making {what}", "about"), lambda: "")
+
+    def _tell(self, what: str, done: float, total: float, texts: tuple[str, str, str], note: Callable[[], str]) -> None:
+        """A bar on a terminal, else a line now and then, in which a share has percents for its note."""
         if self.quiet:
             return
-        now = time.monotonic()
-        if self._made != what:
-            self._made, self._since = what, now
-            self._next = now + _FIRST_LINE
+        now, bar = time.monotonic(), sys.stderr.isatty()
+        if self._told != what:
+            self._told, self._since, self._first = what, now, 0.0 if what else done
+            self._next = now + (0.0 if bar and not what else _FIRST_LINE)
         if now < self._next:
             return
-        if sys.stderr.isatty():
-            self._next = now + 0.1
-            self._show(f"Making {what}", share, 1.0, "")
+        title, line, about = texts
+        self._next = now + (0.1 if bar else _BETWEEN_LINES)
+        if bar:
+            self._show(title, done, total, note())
         else:
-            self._next = now + _BETWEEN_LINES
-            left = (now - self._since) / share * (1 - share)
-            click.echo(f"making {what}, {share:.0%} done, about {left:.0f} s left", err=True)
+            left = (now - self._since) / max(0.0 if what else 1.0, done - self._first) * (total - done)
+            click.echo(f"{line}, {note() or f'{done:.0%} done'}, {about} {left:.0f} s left", err=True)
 
     def _show(self, title: str, completed: float, total: float, note: str) -> None:
         if self._bar is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,25 +23,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def graph_options(command: F) -> F:
     """Add ``--graph``, ``-k``, ``--mini-batch`` and ``--partners``."""
+    for name, default, complete, of in (
+        ("--partners", "stratified", partner_names, "Partners of stars"),
+        ("--mini-batch", "block", mini_batch_names, "Mini-batches"),
+    ):
+        help = f"{of}, with --graph."
+        option = click.option(name, default=default, show_default=True, shell_complete=complete, help=help)
+        command = expert(option)(command)
     for option in (
-        expert(
-            click.option(
-                "--partners",
-                default="stratified",
-                show_default=True,
-                shell_complete=partner_names,
-                help="Partners of stars, with --graph.",
-            )
-        ),
-        expert(
-            click.option(
-                "--mini-batch",
-                default="block",
-                show_default=True,
-                shell_complete=mini_batch_names,
-                help="Mini-batches, with --graph.",
-            )
-        ),
         click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph."),
         click.option("--graph", type=NamedPath(), help="For a run of `mmsbgen detect` on this graph."),
     ):
@@ -65,31 +53,25 @@ class GraphRun:
         return dict(problem_of(self.parts, self.options, find_device(device)))
 
 
-def graph_run(
-    graph: Path | None,
-    k: int | None,
-    mini_batch: str,
-    partners: str,
-    reading: ReadingOptions | None = None,
-    family: KernelFamily | None = None,
-) -> GraphRun | None:
-    """The run of ``mmsbgen detect GRAPH -k K`` with these options; None without a graph.
+def graph_run(given: dict[str, Any], reading: ReadingOptions, family: KernelFamily | None) -> GraphRun | None:
+    """The run of ``mmsbgen detect GRAPH -k K`` with the options of :func:`graph_options`; None without a graph.
 
     Raises ``InputError`` if only one of ``graph`` and ``k`` is given, or if ``family`` is not that of ``detect``.
     """
+    graph, k = given["graph"], given["k"]
     if family is not None and family.name != "mmsb" and (graph is not None or k is not None):
-        given = f"-k {k}" if graph is None else f"--graph {graph}"
+        named = f"-k {k}" if graph is None else f"--graph {graph}"
         sizes = " ".join(f"-p {parameter.name}={parameter.default}" for parameter in family.parameters)
-        raise InputError(f"{given} is for the family mmsb; give the sizes of {family.name} as {sizes}")
+        raise InputError(f"{named} is for the family mmsb; give the sizes of {family.name} as {sizes}")
     if graph is None:
         if k is not None:
             raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")
         return None
     if k is None:
         raise InputError("--graph needs the number of communities too, for example -k 50")
-    from mmsbgen.graph import ReadingOptions, read_graph
+    from mmsbgen.graph import read_graph
     from mmsbgen.sampler.chain.chain_problem import split_of
     from mmsbgen.sampler.options.options import Options
 
-    options = Options(n_communities=k, mini_batch=mini_batch, partners=partners)
-    return GraphRun(split_of(read_graph(graph, reading or ReadingOptions()), options), options)
+    options = Options(n_communities=k, mini_batch=given["mini_batch"], partners=given["partners"])
+    return GraphRun(split_of(read_graph(graph, reading), options), options)

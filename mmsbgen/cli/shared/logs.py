@@ -43,42 +43,23 @@ def _noting(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     return note
 
 
-verbose_option = click.option(
-    "-v",
-    "--verbose",
-    count=True,
-    expose_value=False,
-    envvar="MMSBGEN_VERBOSE",
-    callback=_noting("verbose"),
-    help="Tell more, and log more; -vv: all.",
-)
-log_option = click.option(
+def _option(*names: str, key: str, **more: Any) -> Callable[[F], F]:
+    """An option that is noted, and set by its own environment variable for all commands."""
+    variable = f"MMSBGEN_{names[-1].lstrip('-').replace('-', '_').upper()}"
+    return click.option(*names, expose_value=False, envvar=variable, callback=_noting(key), **more)
+
+
+verbose_option = _option("-v", "--verbose", key="verbose", count=True, help="Tell more, and log more; -vv: all.")
+log_option = _option(
     "--log",
+    key="log",
     type=click.Choice(LEVELS, case_sensitive=False),
-    expose_value=False,
-    envvar="MMSBGEN_LOG",
-    callback=_noting("log"),
     help="Least level of what is logged on standard error.  [default: warning]",
 )
-log_file_option = click.option(
-    "--log-file",
-    type=NamedPath(dir_okay=False),
-    expose_value=False,
-    envvar="MMSBGEN_LOG_FILE",
-    callback=_noting("file"),
-    help="Append the log to this file too, info and above.",
+log_file_option = _option(
+    "--log-file", key="file", type=NamedPath(dir_okay=False), help="Append the log to this file too, info and above."
 )
-
-
-quiet_option = click.option(
-    "-q",
-    "--quiet",
-    is_flag=True,
-    expose_value=False,
-    envvar="MMSBGEN_QUIET",
-    callback=_noting("quiet"),
-    help="No progress and no messages, errors only.",
-)
+quiet_option = _option("-q", "--quiet", key="quiet", is_flag=True, help="No progress and no messages, errors only.")
 
 
 def json_option(help: str) -> Callable[[F], F]:

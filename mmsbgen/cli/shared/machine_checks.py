@@ -8,7 +8,6 @@ import platform
 import re
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -81,7 +80,6 @@ def examine(
         "disk": _disk,
         "OpenCL": _opencl,
         "CUDA": _cuda,
-        "compiler": _c_compiler,
         "devices": lambda: _devices(device, self_tests),
         "database": lambda: _database(database, device),
     }
@@ -225,16 +223,6 @@ def _cuda() -> Iterator[Finding]:
         yield Finding("CUDA", "warning" if missing else "note", hint, advice)
 
 
-def _c_compiler() -> Iterator[Finding]:
-    name = os.environ.get("CC") or "cc"
-    if (path := shutil.which(name)) is None:
-        what = f"there is no C compiler {name!r}; the plain C program of the benchmarks needs one, nothing else does"
-        yield Finding("compiler", "note", what, "apt install gcc libc6-dev, if you want that")
-        return
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
-    yield Finding("compiler", "ok", (done.stdout.splitlines() or [path])[0])
-
-
 def _devices(spec: str | None, self_tests: bool) -> Iterator[Finding]:
     from mmsbgen.backends import discover
     from mmsbgen.backends.discovery import select_device
@@ -364,21 +352,16 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
 def _state_of(store: Any) -> Iterator[Finding]:
     """Findings about a database: whether it exists, its schema and its integrity."""
     from mmsbgen.db.store.connect import check_pages
-    from mmsbgen.db.store.schema import REVISIONS
+    from mmsbgen.db.store.schema import REVISION
 
     if store.missing:
         what = f"there is no tuning database at {store.location} yet"
         yield Finding("database", "note", what, "mmsbgen tune makes it")
         return
-    details = {"location": store.location, "older_schema": store.older}
     counts = f"{len(store.runs())} runs, {len(store.quarantined())} configurations in quarantine"
-    what = f"{store.location}, schema {store.older or REVISIONS[-1]}: {counts}"
-    if store.older:
-        what += f"; schema {REVISIONS[-1]} is the present one"
-        yield Finding("database", "note", what, "The next mmsbgen tune upgrades it", details)
-    else:
-        yield Finding("database", "ok", what, details=details)
-    if store.place.path is not None and not store.older:
+    what = f"{store.location}, schema {REVISION}: {counts}"
+    yield Finding("database", "ok", what, details={"location": store.location})
+    if store.place.path is not None:
         try:
             check_pages(store.database)  # of any size
         except MmsbgenError as error:

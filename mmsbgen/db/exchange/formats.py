@@ -1,27 +1,28 @@
-"""Reads and writes files of tuning records in all supported formats."""
+"""Files of tuning records in all supported formats, and what is left out of them."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mmsbgen.base.atomic_files import write_packed
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.user_files import read_unpacked
-from mmsbgen.db.exchange import jsonl, kernel_tuner_cache, t4
+from mmsbgen.db.exchange import jsonl, kernel_tuner_cache
 from mmsbgen.db.exchange.jsonl import Bundle
+from mmsbgen.db.records.ranking import by_key, candidate, of_newest_programs, ranked
+from mmsbgen.db.records.tuning_records import QuarantineRecord, TrialRecord
 
-FORMATS = ("jsonl", "t4", "cache")
-"""Our JSON lines, the T4 format of autotuning results, and kernel_tuner's cache files."""
+FORMATS = ("jsonl", "cache")
+"""Our JSON lines, and kernel_tuner's cache files."""
 _ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
 """Addresses of Dask workers."""
+MOST_TIMES = 31
+"""Maximum number of times that a trial of :func:`best` keeps."""
 
-
-_SUFFIXES = {".jsonl": "jsonl", ".json": "t4", ".csv": "csv", "": "jsonl"}
+_SUFFIXES = {".jsonl": "jsonl", ".json": "cache", ".csv": "csv", "": "jsonl"}
 
 
 def form_of(path: Path) -> str:
@@ -43,39 +44,7 @@ def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
     if form == "jsonl":
         jsonl.write(bundle, path)
     else:
-        write_packed(path, t4.text_of(bundle) if form == "t4" else kernel_tuner_cache.text_of(bundle))
-
-
-def read(path: Path) -> Bundle:
-    """The records of a file that :func:`write` made, in any of ``FORMATS``.
-
-    A cache file that kernel_tuner has not closed is accepted, as in kernel_tuner.  Raises ``InputError`` that names the
-    position and the error, also for files of other programs.
-    """
-    data = read_unpacked(path, share=jsonl.MEMORY_SHARE)
-    whole = _whole(data, str(path))
-    if whole is not None and "results" in whole:
-        return t4.parse(whole, str(path))
-    if whole is not None and "cache" in whole:
-        return kernel_tuner_cache.parse(whole, str(path))
-    return jsonl.parse(data.splitlines(keepends=True), str(path))
-
-
-def _whole(data: bytes, name: str) -> dict[str, Any] | None:
-    """The content of a file that is one JSON object, or None for a file of JSON lines."""
-    try:
-        text = data.decode("utf-8").strip()
-        for end in ("", "}\n}"):
-            try:
-                found = json.loads((text.removesuffix(",") if end else text) + end, parse_constant=jsonl.no_constant)
-            except json.JSONDecodeError:
-                continue
-            return found if isinstance(found, dict) else None
-    except UnicodeDecodeError:
-        pass
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: {error}") from error
-    return None
+        write_packed(path, kernel_tuner_cache.text_of(bundle))
 
 
 def chosen(
@@ -83,7 +52,7 @@ def chosen(
 ) -> Bundle:
     """The trials and quarantined configurations that pass all filters, with the trials' runs and their roofs.
 
-    The filters are those of :meth:`mmsbgen.db.store.tuning_store.Store.trials`.
+    The filters are as :class:`mmsbgen.db.store.filters.TrialFilters` has them.
     """
 
     def wanted(record: Any) -> bool:
@@ -97,14 +66,37 @@ def chosen(
 
     if kernel is None and device is None and not problem:
         return bundle
-    trials = [trial for trial in bundle.trials if wanted(trial)]
-    runs = {trial.run for trial in trials}
-    return Bundle(
-        [run for run in bundle.runs if run.uuid in runs],
-        [roof for roof in bundle.roofs if roof.run in runs],
-        trials,
-        [failure for failure in bundle.quarantine if wanted(failure)],
-    )
+    return _of_trials(bundle, [*filter(wanted, bundle.trials)], [*filter(wanted, bundle.quarantine)])
+
+
+def best(bundle: Bundle, most: int) -> Bundle:
+    """The ``most`` best configurations of each key, with the last timing of each in every run.
+
+    Their ranking stays the same.  Trials with more than :data:`MOST_TIMES` times are reduced to that many quantiles.
+    Failures are left out, and so are older programs of a configuration.
+    """
+    kept: list[TrialRecord] = []
+    for recorded in by_key(trial for trial in bundle.trials if trial.status == "ok").values():
+        every = of_newest_programs(recorded)
+        names = {found.config_digest for found in ranked(map(candidate, every))[:most]}
+        last = {(t.run, t.config_digest): t for t in sorted(every, key=lambda t: t.round) if t.config_digest in names}
+        kept += [replace(trial, times=_quantiles(trial.times)) for trial in last.values()]
+    return _of_trials(bundle, kept)
+
+
+def _quantiles(times: Sequence[float]) -> tuple[float, ...]:
+    """At most :data:`MOST_TIMES` of the times, evenly spaced by rank; look-ups need only the median."""
+    if len(times) <= MOST_TIMES:
+        return tuple(times)
+    ordered = sorted(times)
+    return tuple(ordered[round(i * (len(ordered) - 1) / (MOST_TIMES - 1))] for i in range(MOST_TIMES))
+
+
+def _of_trials(bundle: Bundle, trials: list[TrialRecord], quarantine: Sequence[QuarantineRecord] = ()) -> Bundle:
+    """The trials with their runs, and these runs' roofs."""
+    used = {trial.run for trial in trials}
+    runs = [run for run in bundle.runs if run.uuid in used]
+    return Bundle(runs, [roof for roof in bundle.roofs if roof.run in used], trials, list(quarantine))
 
 
 def anonymous(bundle: Bundle) -> Bundle:

@@ -8,7 +8,7 @@ quarantined configurations follow and refer to them by key, and to runs by uuid.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -94,7 +94,7 @@ def write(bundle: Bundle, path: Path) -> None:
 
 
 #: Advice for messages about files of other kinds.
-_KINDS = "records are in files that `mmsbgen db export` wrote"
+_KINDS = "records are in .jsonl files that `mmsbgen db export` wrote"
 
 
 def read(path: Path) -> Bundle:
@@ -117,7 +117,7 @@ def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
         if not line.strip():
             continue
         try:
-            values = json.loads(line.decode("utf-8"), parse_constant=no_constant)
+            values = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
             if not isinstance(values, dict):
                 raise ValueError("a JSON object is expected")
             if header is None:
@@ -144,48 +144,31 @@ class _Reader:
         self._parts: dict[tuple[str, str], Any] = {}
         self._runs: set[str] = set()
         self._keys: dict[tuple[str, ...], Key] = {}
-        self._add: dict[str, Callable[[dict[str, Any]], None]] = {
-            "run": self._run,
-            "roof": self._roof,
-            "trial": self._trial,
-            "quarantine": self._quarantine,
-        }
 
     def add(self, values: dict[str, Any]) -> None:
         kind = values.pop("type", None)
         if kind in _PARTS:
-            self._part(kind, values)
-        elif kind in self._add:
-            self._add[kind](values)
+            key = values.pop("key", None)
+            part = _made(_PARTS[kind], values)
+            if part.key != key:
+                raise ValueError(f"the key of this {kind} does not match its content: the line was changed or damaged")
+            self._parts[kind, key] = part
+        elif kind == "run":
+            self.bundle.runs.append(_made(RunRecord, values))
+            self._runs.add(self.bundle.runs[-1].uuid)
+        elif kind == "roof":
+            values["device"] = self._referred("device", values.get("device"))
+            self.bundle.roofs.append(self._of_run(_made(RoofRecord, values)))
+        elif kind in ("trial", "quarantine"):
+            values["key"] = self._key(values)
+            for name in ("config", "recorded"):
+                _check_config(values.get(name))
+            if kind == "trial":
+                self.bundle.trials.append(self._of_run(_made(TrialRecord, values)))
+            else:
+                self.bundle.quarantine.append(_made(QuarantineRecord, values))
         else:
             raise ValueError(f"unknown type {kind!r}")
-
-    def _part(self, kind: str, values: dict[str, Any]) -> None:
-        key = values.pop("key", None)
-        part = _made(_PARTS[kind], values)
-        if part.key != key:
-            raise ValueError(f"the key of this {kind} does not match its content: the line was changed or damaged")
-        self._parts[kind, key] = part
-
-    def _run(self, values: dict[str, Any]) -> None:
-        run = _made(RunRecord, values)
-        self._runs.add(run.uuid)
-        self.bundle.runs.append(run)
-
-    def _roof(self, values: dict[str, Any]) -> None:
-        values["device"] = self._referred("device", values.get("device"))
-        self.bundle.roofs.append(self._of_run(_made(RoofRecord, values)))
-
-    def _trial(self, values: dict[str, Any]) -> None:
-        values["key"] = self._key(values)
-        _check_config(values.get("config"))
-        self.bundle.trials.append(self._of_run(_made(TrialRecord, values)))
-
-    def _quarantine(self, values: dict[str, Any]) -> None:
-        values["key"] = self._key(values)
-        for name in ("config", "recorded"):
-            _check_config(values.get(name))
-        self.bundle.quarantine.append(_made(QuarantineRecord, values))
 
     def _key(self, values: dict[str, Any]) -> Key:
         names = tuple(str(values.pop(name, None)) for name in _PARTS)
@@ -199,10 +182,9 @@ class _Reader:
         return record
 
     def _referred(self, kind: str, key: object) -> Any:
-        try:
-            return self._parts[kind, str(key)]
-        except KeyError:
-            raise ValueError(f"no earlier line has the {kind} {key}") from None
+        if (kind, str(key)) not in self._parts:
+            raise ValueError(f"no earlier line has the {kind} {key}")
+        return self._parts[kind, str(key)]
 
 
 def _check_config(config: object) -> None:
@@ -236,6 +218,5 @@ def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def no_constant(text: str) -> NoReturn:
-    """Raises ValueError for NaN and infinity in JSON that is read."""
+def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number that can be stored")

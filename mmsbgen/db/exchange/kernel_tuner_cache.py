@@ -1,24 +1,19 @@
 """kernel_tuner's cache files: the results of one kernel for one problem on one device.
 
-kernel_tuner can resume from a file that this module wrote.  Our own records are in an additional object ``mmsbgen``,
-before ``cache``, since kernel_tuner appends to the end of the file; results that it appends are not read.  Times in a
-cache are milliseconds.
+kernel_tuner can resume from a file that this module wrote.  Times in a cache are milliseconds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import canonical_json
 from mmsbgen.db.records.ranking import candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import TrialRecord
 
-OURS = "mmsbgen"
 _ERRORS = {
     "invalid": "InvalidConfig",
     "compile_error": "CompilationFailedConfig",
@@ -53,7 +48,6 @@ def text_of(bundle: Bundle) -> str:
         "tune_params_keys": list(names),
         "tune_params": {name: _values(bundle, name) for name in names},
         "objective": ["time"],
-        OURS: {"records": [json.loads(line) for line in jsonl.lines(bundle)]},
     }
     entries = {",".join(str(t.config[name]) for name in names): _entry(t, names) for t in _last(bundle)}
     # kernel_tuner removes the last three characters before it appends, and expects exactly these.
@@ -84,15 +78,3 @@ def _entry(trial: TrialRecord, names: tuple[str, ...]) -> dict[str, Any]:
     if trial.status == "ok" and trial.median_s is not None:
         return entry | {"time": trial.median_s * 1e3, "times": [t * 1e3 for t in trial.times]}
     return entry | {"time": _ERRORS[trial.status], "__error__": _ERRORS[trial.status]}
-
-
-def parse(whole: Mapping[str, Any], name: str) -> Bundle:
-    """Our records in a cache file of :func:`text_of`; ``name`` is for messages.
-
-    Raises ``InputError`` that names the error, also for files of other programs.
-    """
-    ours = whole.get(OURS)
-    records = ours.get("records") if isinstance(ours, dict) else None
-    if not isinstance(records, list):
-        raise InputError(f"{name}: a cache without a part {OURS!r} is kernel_tuner's own, which is not read")
-    return jsonl.parse((json.dumps(entry).encode() for entry in records), f"{name}, part {OURS!r}")

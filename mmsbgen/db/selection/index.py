@@ -270,21 +270,19 @@ class Index:
         if self._shipped is not None and self._kind != key.device.kind:  # of other kinds none were read
             self._groups, self._kind = {}, key.device.kind
         if kernel not in self._groups:
-            own: list[tuple[Key, Candidate]] = []
-            if self._store is not None:
-                own = self._store.candidates(family=kernel[0], kernel=kernel[1])
-            groups = _grouped(own)
-            if self._shipped is not None:
-                shipped = shipped_groups(self._shipped, self._kind).get(kernel, [])
-                groups += without(shipped, {found.uid for _, found in own})
-            self._groups[kernel] = groups
+            self._groups[kernel] = self._read(kernel, self._kind)
         return self._groups[kernel]
 
-    def refresh(self) -> None:
-        """Clear all caches, so that the next look-up reads new trials."""
-        caches: tuple[dict[Any, Any], ...] = (self._groups, self._barred, self._plans, self._orders, self._losses)
-        for kept in (*caches, self._programs):
-            kept.clear()
+    def _read(self, kernel: _Kernel, kind: str = "") -> list[Group]:
+        """The records of a kernel; shipped ones of a ``kind`` of device, or all."""
+        own: list[tuple[Key, Candidate]] = []
+        if self._store is not None:
+            own = self._store.candidates(family=kernel[0], kernel=kernel[1])
+        groups = _grouped(own)
+        if self._shipped is not None:
+            shipped = shipped_groups(self._shipped, kind).get(kernel, [])
+            groups += without(shipped, {found.uid for _, found in own})
+        return groups
 
 
 def _grouped(pairs: Iterable[tuple[Key, Candidate]], source: str = "") -> list[Group]:

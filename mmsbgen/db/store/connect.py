@@ -198,17 +198,6 @@ def check_pages(database: Database, *, at_most: float = math.inf) -> None:
         raise damaged(str(path), " ".join(str(found[0]).split()))
 
 
-def copy_file(location: Location, memory: Database) -> None:
-    """Copy an SQLite file, opened read-only, into a database in memory; raises ``StoreError``."""
-    file = connect(location, read_only=True)
-    with explained(str(location)), file.engine.connect() as source, memory.engine.connect() as target:
-        there, here = source.connection.driver_connection, target.connection.driver_connection
-        assert isinstance(there, sqlite3.Connection)
-        assert isinstance(here, sqlite3.Connection)
-        there.backup(here)
-    file.close()
-
-
 def _file_engine(path: Path, *, read_only: bool) -> Engine:
     _check_file(path, read_only=read_only)
     mode = "ro" if read_only else "rwc"

@@ -1,4 +1,4 @@
-"""Migrates the schema of a database to the current revision, under a lock."""
+"""Makes the tables of a database, under a lock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, inspect, text
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.store.connect import Database
-from mmsbgen.db.store.schema import REVISIONS, VERSION_TABLE, Base
+from mmsbgen.db.store.schema import REVISION, VERSION_TABLE, Base
 from mmsbgen.db.store.store_errors import StoreError, explained
 
 LOCK_TIMEOUT_S = 120.0
@@ -21,17 +21,17 @@ _ADVISORY_LOCK = 0x6D6D73_6267656E
 def revision(database: Database) -> str | None:
     """The schema revision of ``database``, or None if it is empty.
 
-    Raises ``InputError`` if it has tables of another program or a schema that is newer than this version.
+    Raises ``InputError`` if it has tables of another program, or the schema of another version.
     """
     return database.read(lambda connection: _revision(connection, str(database.location)))
 
 
 def migrate(database: Database) -> None:
-    """Create or upgrade all tables; several processes may call this at once.
+    """Create all tables; several processes may call this at once.
 
     Raises ``InputError`` as :func:`revision` does, ``StoreError`` when the database cannot be written.
     """
-    if revision(database) == REVISIONS[-1]:
+    if revision(database) == REVISION:
         return
     with _file_lock(database.location.path):
         if database.location.path is not None:
@@ -46,11 +46,14 @@ def _revision(connection: Connection, location: str) -> str | None:
     tables = set(inspect(connection).get_table_names())
     if VERSION_TABLE in tables:
         found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
-        if found is None or found in REVISIONS:
+        if found is None or found == REVISION:
             return found
+        remedy = "upgrade mmsbgen"
+        if found < REVISION:
+            remedy = "export it with the mmsbgen that made it (mmsbgen db export), import that"
         raise InputError(
-            f"the database {location} has schema {found}, this version of mmsbgen knows up to {REVISIONS[-1]}: "
-            "upgrade mmsbgen or name another database"
+            f"the database {location} has schema {found}, this version of mmsbgen needs {REVISION}: {remedy}, or name "
+            "another database"
         )
     foreign = tables if connection.dialect.name == "sqlite" else tables & set(Base.metadata.tables)
     if foreign:
@@ -67,7 +70,7 @@ def _upgrade(connection: Connection, location: str) -> None:
 
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
-    if _revision(connection, location) == REVISIONS[-1]:
+    if _revision(connection, location) == REVISION:
         return
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations").replace("%", "%%"))

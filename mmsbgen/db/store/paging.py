@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, Unpack
 
 from sqlalchemy import Connection, Row, Select, func, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute
@@ -12,7 +12,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord, TrialRecord
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.filters import of_parts
+from mmsbgen.db.store.filters import TrialFilters, of_parts
 from mmsbgen.db.store.schema import DeviceRow, RunRow, TrialRow
 from mmsbgen.db.store.tuning_store import Store
 
@@ -30,17 +30,9 @@ class Page(NamedTuple, Generic[T]):
 
 
 def trials(
-    store: Store,
-    *,
-    limit: int,
-    cursor: str | None = None,
-    kernel: str | None = None,
-    device: str | None = None,
-    problem: Mapping[str, Any] | None = None,
-    status: str | None = None,
-    run: str | None = None,
+    store: Store, *, limit: int, cursor: str | None = None, **filters: Unpack[TrialFilters]
 ) -> Page[TrialRecord]:
-    """A page of the trials that pass all filters, newest first; see :meth:`Store.trials`.
+    """A page of the trials that pass all filters, newest first.
 
     Raises ``InputError`` for a malformed cursor.
     """
@@ -48,7 +40,7 @@ def trials(
     def work(connection: Connection) -> Page[TrialRecord]:
         parts = record_rows.Parts(connection)
         query = record_rows.select_trials().add_columns(TrialRow.id)
-        query = of_parts(query, connection, kernel=kernel, device=device, problem=problem, status=status, run=run)
+        query = of_parts(query, connection, filters)
         found, last = _page(connection, query, limit, cursor, TrialRow.created_at, TrialRow.id)
         return Page([record_rows.trial_record(row, parts) for row in found], last)
 

@@ -3,8 +3,8 @@
 Parts of keys (device, toolchain, kernel, problem) are unique by ``key``; runs by ``uuid``; roofs, trials and
 quarantined configurations by ``uid``.  The records in :mod:`mmsbgen.db.records.tuning_records` compute ``key`` and
 ``uid`` from their content.  The tables of jobs belong to :mod:`mmsbgen.jobs` and are not exported.  A change of the
-schema needs a migration, with its revision at the end of ``REVISIONS``.  The views ``all_trials`` and ``best_trials``,
-for people who ask by SQL, are in the migration that makes them.
+schema needs a migration, whose revision is the new ``REVISION``.  The views ``all_trials`` and ``best_trials``, for
+people who ask by SQL, are in the migration that makes them.
 """
 
 from __future__ import annotations
@@ -30,18 +30,8 @@ from sqlalchemy.types import TypeDecorator
 
 from mmsbgen.db.records.canonical_json import canonical_json
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
-"""Schema revisions that this version knows, oldest first; the last one is current."""
-
-_OF_JOBS = frozenset({"jobs", "job_events", "job_files"})
-LACKING: dict[str, frozenset[str]] = {
-    "0001": frozenset({"quarantine"}) | _OF_JOBS,
-    "0002": _OF_JOBS,
-    "0003": frozenset(),
-    "0004": frozenset(),
-}
-"""Older revisions that can be read on a server without migration, with the tables that they lack."""
-
+REVISION = "0005"
+"""Schema revision that this version reads and writes."""
 VERSION_TABLE = "mmsbgen_schema"
 """The table with the revision of a database; its presence identifies a tuning database."""
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, func, select, update
 
-from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
@@ -29,18 +28,14 @@ from mmsbgen.db.records.tuning_records import (
 )
 from mmsbgen.db.store import connect as connections
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pages, connect, copy_file, locate
-from mmsbgen.db.store.filters import of_key, of_parts
+from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pages, connect, locate
+from mmsbgen.db.store.filters import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.migrate import migrate, revision
-from mmsbgen.db.store.quarantine import active
 from mmsbgen.db.store.schema import (
-    LACKING,
-    REVISIONS,
     Base,
     DeviceRow,
     KernelRow,
     ProblemRow,
-    QuarantineRow,
     RoofRow,
     RunRow,
     TrialRow,
@@ -52,25 +47,22 @@ T = TypeVar("T")
 
 
 def open_store(url: str | Path | None = None, *, read_only: bool = False, when_used: bool = False) -> Store:
-    """Open the tuning database, creating or migrating it first unless ``read_only``.
-
-    Opening with ``read_only`` never changes the schema, so that older versions can still use the database.  A file with
-    an older schema is then read from a migrated copy in memory; on a server the older schema is read directly.
+    """Open the tuning database, creating it first unless ``read_only``.
 
     Args:
         url: A path, or an SQLAlchemy URL of SQLite or PostgreSQL.  The default is ``MMSBGEN_DATABASE_URL``, else
             ``tuning.sqlite3`` in the user's data folder.
         read_only: Whether only to read.  A missing database is then not created; the store is empty and its
             ``missing`` is true.
-        when_used: Whether to create or migrate the database only at the first use of the store.  An existing database
+        when_used: Whether to create the database only at the first use of the store.  An existing database
             is checked at once.
 
     Pages of an SQLite file are checked, if it is only read, up to 16 MiB.
 
     Raises:
         StoreError: The file is damaged.
-        InputError: The file is no tuning database, the schema is newer than this version, the server cannot be
-            reached, or the folder cannot be written.
+        InputError: The file is no tuning database, the schema is of another version, the server cannot be reached, or
+            the folder cannot be written.
     """
     location = locate(url)
     if not read_only:
@@ -80,27 +72,10 @@ def open_store(url: str | Path | None = None, *, read_only: bool = False, when_u
     database = connect(location, read_only=True)
     _or_close(database, lambda opened: check_pages(opened, at_most=connections.QUICK_CHECK_BYTES))
     found = _or_close(database, revision)
-    if found == REVISIONS[-1]:
+    if found is not None:
         return Store(database, location, read_only=True)
-    if found in LACKING and location.path is None:
-        return Store(database, location, read_only=True, older=found, lacking=LACKING[found])
     database.close()
-    if found is None:
-        return _empty_store(location)
-    if location.path is None:
-        raise InputError(_older(location, found))
-    return _migrated_copy(location, found)
-
-
-def _migrated_copy(location: Location, found: str) -> Store:
-    database = connect(Location())
-    _or_close(database, lambda memory: copy_file(location, memory))
-    _or_close(database, migrate)
-    return Store(database, location, read_only=True, older=found)
-
-
-def _older(location: Location, found: str) -> str:
-    return f"the database {location} has the older schema {found}: what writes, such as mmsbgen tune, upgrades it"
+    return _empty_store(location)
 
 
 def _writable_when_used(location: Location) -> Store:
@@ -146,16 +121,10 @@ class Store:
         *,
         read_only: bool = False,
         missing: bool = False,
-        older: str | None = None,
-        lacking: Collection[str] = (),
     ) -> None:
         self.database = database
         self.place = place
         self.read_only = read_only
-        self.older = older
-        """The older schema revision of a database opened read-only, else None."""
-        self.lacking = lacking
-        """Tables that the older schema lacks; they count as empty."""
         self.missing = missing
         """Whether it was opened read-only and there is no database."""
 
@@ -209,10 +178,8 @@ class Store:
     def quarantine(self, failure: QuarantineRecord) -> None:
         """Store the failure of a selected configuration, even if this store was opened read-only.
 
-        Raises ``InputError`` or ``StoreError`` if the database cannot be written or has an older schema.
+        Raises ``InputError`` or ``StoreError`` if the database cannot be written.
         """
-        if self.older is not None:
-            raise InputError(_older(self.place, self.older))
         if self.read_only and (self.place.path or self.place.url):
             with Store(_migrated(self.place), self.place) as writable:
                 writable.quarantine(failure)
@@ -220,33 +187,18 @@ class Store:
             self.database.write(lambda connection: record_rows.insert_quarantined(connection, [failure]))
 
     def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
-        """The active failures, newest first; see :func:`mmsbgen.db.store.quarantine.active`."""
-        if QuarantineRow.__tablename__ in self.lacking:
-            return []
-        return self.database.read(lambda c: active(c, record_rows.Parts(c), family=family, kernel=kernel))
+        """The active failures, newest first; see :func:`mmsbgen.db.store.record_rows.active`."""
+        return self.database.read(lambda c: record_rows.active(c, record_rows.Parts(c), family=family, kernel=kernel))
 
     def trials(
-        self,
-        *,
-        kernel: str | None = None,
-        device: str | None = None,
-        problem: Mapping[str, Any] | None = None,
-        status: str | None = None,
-        run: str | None = None,
-        key: Key | None = None,
-        limit: int | None = None,
+        self, *, key: Key | None = None, limit: int | None = None, **filters: Unpack[TrialFilters]
     ) -> list[TrialRecord]:
-        """The trials that pass all given filters, newest first.
-
-        ``kernel`` is a name or ``family/name``.  ``device`` is a part of backend, name, platform, vendor or
-        architecture, ignoring case.  ``problem`` has values of some parameters.  ``failed`` is any status but
-        ``ok``.
-        """
+        """The trials that pass all given filters, newest first."""
 
         def work(connection: Connection) -> list[TrialRecord]:
             parts = record_rows.Parts(connection)
             query = record_rows.select_trials().order_by(TrialRow.created_at.desc(), TrialRow.id.desc()).limit(limit)
-            query = of_parts(query, connection, kernel=kernel, device=device, problem=problem, status=status, run=run)
+            query = of_parts(query, connection, filters)
             if key is not None:
                 query = of_key(query, key)
             return [record_rows.trial_record(row, parts) for row in connection.execute(query)]
@@ -328,9 +280,7 @@ class Store:
                     record_rows.trial_record(row, parts)
                     for row in _told(connection.execute(record_rows.select_trials()), told)
                 ]
-            failures: Iterable[Row[Any]] = ()
-            if QuarantineRow.__tablename__ not in self.lacking:
-                failures = connection.execute(record_rows.select_quarantined())
+            failures = connection.execute(record_rows.select_quarantined())
             return Bundle(
                 runs=[record_rows.run_record(row) for row in connection.execute(select(RunRow.__table__))],
                 roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(RoofRow.__table__))],

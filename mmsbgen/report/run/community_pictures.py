@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from matplotlib.ticker import PercentFormatter, StrMethodFormatter
-from scipy.sparse.csgraph import connected_components
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 
 from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import (
@@ -114,20 +115,11 @@ def memberships(saved: SavedRun) -> Picture | None:
 
 
 def side_by_side(likeness: Floats) -> Ints:
-    """An order ``[C]`` with similar communities next to each other, by the Fiedler vectors of the components."""
-    weights = likeness + likeness.T
-    np.fill_diagonal(weights, 0.0)
-    alone = weights.sum(axis=1) == 0
-    order: list[int] = []
-    components = connected_components(weights, directed=False)[1]
-    for component in np.unique(components[~alone]):
-        part = np.flatnonzero(components == component)
-        block = weights[np.ix_(part, part)]
-        laplacian = np.diag(block.sum(axis=1)) - block
-        _, vectors = np.linalg.eigh(laplacian)
-        along = vectors[:, 1]
-        order += part[np.argsort(along * (1 if along[0] <= 0 else -1), kind="stable")].tolist()
-    return np.array(order + np.flatnonzero(alone).tolist(), np.int64)
+    """An order ``[C]`` with similar communities next to each other, of their tree by average linkage."""
+    far = 1.0 - (likeness + likeness.T) / 2
+    np.fill_diagonal(far, 0.0)
+    order: Ints = leaves_list(linkage(squareform(far), "average", optimal_ordering=True)).astype(np.int64)
+    return order
 
 
 def overlaps(saved: SavedRun) -> Picture | None:

@@ -306,7 +306,11 @@ def _time(record: Record) -> Section:
     ]
     columns = ("stage", "seconds", "of the run", "ms an iteration")
     tables = [Table("Seconds by stage", columns, rows, frozenset({1, 2, 3}))] if rows else []
-    return Section("Time", "" if seconds else "No stage was timed.", some(trace_pictures.stages(record)), tables)
+    text = (
+        "What is launched counts by the device's clock, what the host draws by the host's. Both work at the same time. "
+        "The search for K and the files are not in it."
+    )
+    return Section("Time", text if seconds else "No stage was timed.", [], tables)
 
 
 def _kernels(record: Record) -> Section:

@@ -1,4 +1,4 @@
-"""Pictures of a chain: held-out metrics, calibration, row sums and step size, time by stage, and the choice of K."""
+"""Pictures of a chain: held-out metrics, calibration, row sums and step size, and the choice of K."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, FuncFormatter
+from matplotlib.ticker import FuncFormatter
 
-from mmsbgen.report.style import COLOURS, INK, MUTED, Picture, log_scale, panels, powers, single
+from mmsbgen.report.style import COLOURS, MUTED, Picture, log_scale, panels, powers, single
 
 Floats = npt.NDArray[np.float64]
 Record = dict[str, Any]
@@ -155,41 +155,6 @@ def health(record: Record) -> Picture | None:
         "away or falls to nothing says that the step size does not fit."
     )
     return Picture("row-sums", "Mean row sum and step size", caption, alt, figure)
-
-
-def stages(record: Record) -> Picture | None:
-    """The picture of seconds by stage and of the chain; None if no stage was timed."""
-    seconds: dict[str, float] = record.get("stage_seconds") or {}
-    if not seconds:
-        return None
-    names, values = list(seconds), list(seconds.values())
-    figure, axes = single(8.6, 0.9 + 0.34 * len(names))
-    bars = axes.barh(names, values, color=COLOURS[0], height=0.65)
-    si = EngFormatter(unit="s", places=None, sep="\N{NO-BREAK SPACE}")
-    axes.bar_label(bars, [f" {si(float(f'{v:.2g}'))}" for v in values], fontsize=8.5)
-    axes.axvline(record["seconds"], color=COLOURS[1], linestyle="--", linewidth=1.3)
-    axes.annotate(
-        f"chain {record['seconds']:.3g} s",
-        (record["seconds"], 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(-3, 2),
-        textcoords="offset points",
-        ha="right",
-        fontsize=8,
-        color=INK,
-    )
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.12 * max(*values, record["seconds"]))
-    axes.set_xlabel("time (s)")
-    axes.grid(axis="x")
-    parts = ", ".join(f"{name} {value:.3g} s" for name, value in seconds.items())
-    caption = (
-        "What is launched counts by the device's clock, what the host draws by the host's. Both work at the same time, "
-        "so the stages may add up to more than the chain; what no stage has is set-up and reading back. The search for "
-        "K and the files are not in it."
-    )
-    alt = f"Time by stage: {parts}; the chain took {record['seconds']:.3g} s."
-    return Picture("stages", "Time by stage", caption, alt, figure)
 
 
 def reliability(record: Record) -> Picture | None:

@@ -1,4 +1,4 @@
-"""Pictures of time by configuration: spread, times by axis value, and progress of searches."""
+"""Pictures of time by configuration: times by the value of each axis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter
 
 from mmsbgen.base.id_text import plain
 from mmsbgen.report.style import (
@@ -15,64 +14,17 @@ from mmsbgen.report.style import (
     MANY_MARKS,
     MUTED,
     Picture,
-    colour,
     finish_panels,
     log_scale,
     panels,
-    single,
     slug,
 )
-from mmsbgen.report.tuning.cases import Case, by_device, problem_texts
+from mmsbgen.report.tuning.cases import Case, problem_texts
 
-#: Most cases with a picture of their own, kernels of a device in one picture, and labelled values of an axis.
-_CASES, _KERNELS, _VALUES = 6, 8, 18
+#: Most cases with a picture of their own, and labelled values of an axis.
+_CASES, _VALUES = 6, 18
 #: A roof is drawn only if it is less than this many times faster than the best configuration.
 _FAR = 50
-
-
-def spreads(cases: Sequence[Case]) -> list[Picture]:
-    """The times of all configurations of each kernel relative to the best one, a panel per device."""
-    devices = {label: _largest(found) for label, found in by_device(cases).items()}
-    if not (devices := {label: found for label, found in devices.items() if found}):
-        return []
-    shown = list(devices.items())[:6]
-    columns = min(2, len(shown))
-    rows = -(-len(shown) // columns)
-    figure, axes = panels(rows, columns, 1.0 + 4.4 * columns, 0.5 + 3.3 * rows, sharey="row")
-    flat = [panel for row in axes for panel in row]
-    order = sorted({case.kernel.name for _, found in shown for case in found})
-    told = []
-    for panel, (label, found) in zip(flat, shown, strict=False):
-        for case in found:
-            ratios = np.sort(np.array(list(case.times.values()))) / case.best_s
-            share = 100 * np.arange(1, ratios.size + 1) / ratios.size
-            number = order.index(case.kernel.name)
-            panel.plot(
-                share, ratios, color=colour(number), linestyle=("-", "--")[number // len(COLOURS) % 2], linewidth=1.5,
-                label=f"{case.kernel.name} ({ratios.size})",
-            )  # fmt: skip
-        worst = max(found, key=lambda case: case.worst_s / case.best_s)
-        told.append(f"{label}: up to {worst.worst_s / worst.best_s:.3g} times the best, {worst.kernel.name}")
-        panel.set_title(plain(label, 50))
-        panel.set_xlabel("configurations, fastest first (%)")
-        panel.set_xlim(0, 100)
-        panel.legend(fontsize=7.5, loc="upper left")
-    for panel in flat[: len(shown)]:
-        log_scale(panel, "y")
-        panel.tick_params(labelleft=True)
-    finish_panels(axes, len(shown), "time over the best")
-    caption = (
-        "Each line is a kernel on its problem with the most configurations (their number in brackets), each "
-        "configuration's time over that of the best one. A line that rises late has many good configurations."
-    )
-    return [Picture("spread", "How far configurations lie apart", caption, f"{'; '.join(told)}.", figure)]
-
-
-def _largest(cases: Sequence[Case]) -> list[Case]:
-    """The largest case of each kernel with at least three configurations, at most ``_KERNELS`` of them."""
-    found = [max(of, key=lambda c: len(c.times)) for of in by_device(cases, lambda c: c.kernel.name).values()]
-    found = sorted((case for case in found if len(case.times) > 2), key=lambda case: -len(case.times))
-    return found[:_KERNELS]
 
 
 def by_axis(cases: Sequence[Case]) -> list[Picture]:
@@ -160,42 +112,3 @@ def _ordered(found: list[Any], case: Case, axis: str) -> list[Any]:
     if all(value in declared for value in found):
         return sorted(found, key=declared.index)
     return sorted(found, key=str)
-
-
-def measured_over_time(figure_cases: Sequence[Case]) -> Picture | None:
-    """The picture of the best time so far in each case's longest search; None without searches."""
-    searches = []
-    for case in figure_cases:
-        if runs := by_run(case):
-            searches.append((case, max(runs.values(), key=len)))
-    searches = sorted((one for one in searches if len(one[1]) > 5), key=lambda one: -len(one[1]))[:_KERNELS]
-    if not searches:
-        return None
-    figure, axes = single(8.6, 4.4)
-    for number, (case, taken) in enumerate(searches):
-        best = np.minimum.accumulate(np.array(taken))
-        axes.step(
-            np.arange(1, best.size + 1), best / best[-1], where="post", color=colour(number), linewidth=1.5,
-            label=f"{case.kernel.name}, {plain(case.title, 46)}"
-            + (f", {case.spec.sweep.size} = {case.size}" if case.spec and case.spec.sweep else ""),
-        )  # fmt: skip
-    axes.set_xscale("log")
-    log_scale(axes, "x")
-    axes.set_xlabel("configurations tried that work")
-    axes.set_ylabel("best so far over the last best")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.grid(axis="y")
-    figure.legend(*axes.get_legend_handles_labels(), fontsize=7.5, loc="outside lower center", ncols=2)
-    caption = "How soon a search finds what it ends with; the longest run of each kernel and problem."
-    soon = [int(np.argmax(np.minimum.accumulate(taken) <= 1.05 * min(taken))) + 1 for _, taken in searches]
-    alt = f"{len(searches)} searches came within 5 % of their end after {min(soon)} to {max(soon)} configurations."
-    return Picture("search", "How searches went", caption, alt, figure)
-
-
-def by_run(case: Case) -> dict[str, list[float]]:
-    """Median seconds of search trials in order of time, by run."""
-    found: dict[str, list[float]] = {}
-    for trial in sorted(case.trials, key=lambda t: t.created_at):
-        if trial.round == 0 and trial.median_s is not None:
-            found.setdefault(trial.run, []).append(trial.median_s)
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -161,21 +161,6 @@ def by_device(cases: Iterable[Case], key: Callable[[Case], Any] = lambda case: c
     for case in cases:
         found[key(case)].append(case)
     return dict(found)
-
-
-def comparable(cases: Sequence[Case]) -> list[Case]:
-    """The largest group of cases of one kernel with sweep figures that have the same fixed sizes."""
-    swept = [case for case in cases if case.spec is not None and case.spec.sweep is not None]
-    groups = by_device(swept, lambda case: (case.kernel.family, case.kernel.name, sizes_text(case)))
-    return max(groups.values(), key=len, default=[])
-
-
-def sizes_text(case: Case) -> str:
-    """The fixed sizes of a sweep figure, as text."""
-    assert case.spec is not None
-    assert case.spec.sweep is not None
-    found = [(name, case.problem.get(name)) for name in case.spec.sweep.sizes]
-    return ", ".join(str(value) if isinstance(value, str) else f"{name} = {value}" for name, value in found)
 
 
 def problem_texts(problems: Iterable[Mapping[str, Any]]) -> list[str]:

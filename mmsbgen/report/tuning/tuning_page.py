@@ -9,30 +9,21 @@ from mmsbgen.base.id_text import pairs, plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
-from mmsbgen.report.style import drawing, some, times
-from mmsbgen.report.tuning import axis_pictures, database_pictures, sweep_pictures
-from mmsbgen.report.tuning.cases import Case, by_device, cases_of, comparable, device_label, problem_texts
+from mmsbgen.report.style import drawing, times
+from mmsbgen.report.tuning import axis_pictures, database_pictures
+from mmsbgen.report.tuning.cases import Case, by_device, cases_of, device_label, problem_texts
 
 #: Most rows of a table.
 _ROWS = 200
 
 
-def tuning_page(
-    bundle: Bundle, where: str, size: int | None = None, baseline: sweep_pictures.Baseline | None = None
-) -> HtmlPage:
-    """The page of tuning records.
-
-    Args:
-        bundle: The records.
-        where: The place of their database, for the subtitle.
-        size: Problem size of the figures that show a single size.
-        baseline: The time of plain C, for the figure of speed-ups.
-    """
+def tuning_page(bundle: Bundle, where: str) -> HtmlPage:
+    """The page of tuning records; ``where`` is the place of their database, for the subtitle."""
     with drawing():
-        return _page(bundle, where, size, baseline)
+        return _page(bundle, where)
 
 
-def _page(bundle: Bundle, where: str, size: int | None, baseline: sweep_pictures.Baseline | None) -> HtmlPage:
+def _page(bundle: Bundle, where: str) -> HtmlPage:
     trials = bundle.trials
     cases = cases_of(trials)
     failed = sum(trial.status != "ok" for trial in trials)
@@ -56,10 +47,10 @@ def _page(bundle: Bundle, where: str, size: int | None, baseline: sweep_pictures
     sections = [
         _coverage(bundle, list(devices.values())),
         _best(cases),
-        _configurations(cases, size, baseline),
+        _configurations(cases),
         _roofline(bundle, cases),
         _failures(bundle),
-        _history(bundle, cases),
+        _history(bundle),
     ]
     page.sections = with_distinct_names([section for section in sections if section is not None])
     return page
@@ -78,7 +69,10 @@ def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
     if problems := _problems(bundle):
         names = ("kernel", "parameter", "values that were measured")
         tables.append(Table("Problems by kernel", names, problems, folded=True))
-    return Section("Coverage", "", some(database_pictures.coverage(bundle.trials)), tables)
+    labels, counts = database_pictures.coverage(bundle.trials)
+    title = "Trials / problems of each kernel on each device"
+    tables.insert(1, Table(title, ("kernel", *labels), counts, frozenset(range(1, len(labels) + 1))))
+    return Section("Coverage", "", [], tables)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -129,16 +123,8 @@ def _best(cases: Sequence[Case]) -> Section | None:
     return Section("Best configurations", text, [], [table])
 
 
-def _configurations(
-    cases: Sequence[Case], size: int | None, baseline: sweep_pictures.Baseline | None
-) -> Section | None:
-    if not cases:
-        return None
-    found = [
-        *sweep_pictures.pictures(comparable(cases), size, baseline),
-        *axis_pictures.spreads(cases),
-        *axis_pictures.by_axis(cases),
-    ]
+def _configurations(cases: Sequence[Case]) -> Section | None:
+    found = axis_pictures.by_axis(cases)
     return Section("Time by configuration", "", found) if found else None
 
 
@@ -171,24 +157,31 @@ def _failures(bundle: Bundle) -> Section:
         tables.append(Table("Quarantined configurations", columns, rows_of))
     ended = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in statuses.most_common())
     text = f"How trials ended: {ended}." if found else "No trial failed."
-    return Section("Failures", text, some(database_pictures.failures(found, len(bundle.trials))), tables)
+    return Section("Failures", text, [], tables)
 
 
-def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
+def _history(bundle: Bundle) -> Section:
     series = database_pictures.history_of(bundle.trials, bundle.runs)
-    found = some(database_pictures.history(series), axis_pictures.measured_over_time(cases))
     counts = Counter(trial.run for trial in bundle.trials)
     runs = sorted(bundle.runs, key=lambda run: run.started, reverse=True)
     rows = [_run_row(run, counts[run.uuid]) for run in runs[:_ROWS]]
     columns = ("started (UTC)", "finished", "status", "strategy", "budget", "trials", "seed")
     note = f"{len(runs) - _ROWS:,} earlier runs are left out." if len(runs) > _ROWS else ""
     tables = [Table("Runs", columns, rows, frozenset({5, 6}), note, folded=len(rows) > 6)] if rows else []
+    bests = [(title, _moment(when), driver, f"{seconds * 1e3:.4g}") for title, when, driver, seconds in series]
+    if bests:
+        named = ("kernel, device and problem", "started (UTC)", "driver", "best (ms)")
+        tables.insert(0, Table("Best of every run", named, bests[:_ROWS], frozenset({3}), folded=len(bests) > 12))
     text = (
         "" if series else "No kernel was tuned twice for the same device and problem, so there is nothing to compare."
     )
-    return Section("History", text, found, tables)
+    return Section("History", text, [], tables)
 
 
 def _run_row(run: RunRecord, trials: int) -> tuple[str, ...]:
-    moments = [(text or "")[:19].replace("T", " ") for text in (run.started, run.finished)]
-    return (*moments, run.status, run.strategy, pairs(run.budget), f"{trials:,}", str(run.seed))
+    when = (_moment(run.started), _moment(run.finished))
+    return (*when, run.status, run.strategy, pairs(run.budget), f"{trials:,}", str(run.seed))
+
+
+def _moment(text: str | None) -> str:
+    return (text or "")[:19].replace("T", " ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -32,42 +33,23 @@ class ErrorBody(BaseModel):
     """An error response (RFC 9457)."""
 
     type: str = Field(default="about:blank", description="Always about:blank: status and detail say it all.")
-    title: str = Field(description="The status in words.", examples=["Unprocessable Content"])
-    status: int = Field(description="The HTTP status.", examples=[422])
+    title: str = Field(description="The status in words.", examples=["Not Found"])
+    status: int = Field(description="The HTTP status.", examples=[404])
     detail: str = Field(description="Value, cause and remedy.", examples=["mmsb has no kernel 'x'; it has update_phi"])
     errors: list[WrongValue] = Field(default_factory=list, description="Each wrong value of a malformed request.")
-
-
-TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    409: "Conflict",
-    411: "Length Required",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    421: "Misdirected Request",
-    422: "Unprocessable Content",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-    507: "Insufficient Storage",
-}
 
 
 def answer(
     status: int, detail: str, *, errors: list[WrongValue] | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """An error response with problem details."""
-    body = ErrorBody(title=TITLES.get(status, "Error"), status=status, detail=_plain(detail), errors=errors or [])
+    body = ErrorBody(title=HTTPStatus(status).phrase, status=status, detail=_plain(detail), errors=errors or [])
     return JSONResponse(body.model_dump(), status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The error responses of a route for the schema."""
-    return {status: {"model": ErrorBody, "description": TITLES[status]} for status in sorted(statuses)}
+    return {status: {"model": ErrorBody, "description": HTTPStatus(status).phrase} for status in sorted(statuses)}
 
 
 def install(app: FastAPI) -> None:

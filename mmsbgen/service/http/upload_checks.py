@@ -65,4 +65,4 @@ def add_records(path: Path, database: str | None, check_only: bool) -> dict[str,
 
 def _unnamed(error: MmsbgenError, path: Path) -> MmsbgenError:
     """The same error without the name of the temporary file."""
-    return type(error)(str(error).replace(str(path), "the upload").replace(path.name, "upload"))
+    return type(error)(str(error).replace(str(path), "the upload"))

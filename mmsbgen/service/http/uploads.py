@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import gzip
+import shutil
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +19,7 @@ from mmsbgen.service.http.helper_process import HelperProcess
 from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.http.upload_checks import GraphFacts, add_records, graph_facts
 
-_STEP = 1 << 16
+_STEP, _GZIP = 1 << 16, b"\x1f\x8b"
 
 
 class Uploads:
@@ -29,29 +30,23 @@ class Uploads:
         self._folder = settings.data / "uploads"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self._folder.glob("upload-*"):  # of a service that was killed
-            left.unlink(missing_ok=True)
+            shutil.rmtree(left, ignore_errors=True)
         # A process of its own: malicious uploads cannot crash the service or use up its memory and time.
         self._helper = HelperProcess(settings.limits.intake_memory, settings.limits.connections)
 
     @contextlib.asynccontextmanager
     async def unpacked(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[Path]:
-        """A temporary file with an upload, unpacked if it is gzip; it exists while the block runs.
+        """A temporary file with an upload, unpacked if it is gzip; its folder exists while the block runs.
 
         Raises ``HTTPException`` 413 for more than ``most`` unpacked bytes, 422 for a damaged or nested gzip stream.
         """
-        handle, name = tempfile.mkstemp(prefix="upload-", dir=self._folder)
-        path = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                writer = _Unpacking(file.write, most)
+        with tempfile.TemporaryDirectory(prefix="upload-", dir=self._folder, ignore_cleanup_errors=True) as folder:
+            sent, path = Path(folder, "sent"), Path(folder, "upload")
+            with sent.open("wb") as file:
                 async for chunk in chunks:
-                    await asyncio.to_thread(writer.feed, chunk)
-                writer.end()
-            if writer.packed_twice:
-                raise HTTPException(422, "the upload is packed by gzip twice: unpack it once")
+                    await asyncio.to_thread(file.write, chunk)
+            await asyncio.to_thread(_unpack, sent, path, most)
             yield path
-        finally:
-            path.unlink(missing_ok=True)
 
     async def graph(self, path: Path, columns: str | None, weights: str | None) -> GraphFacts:
         """Read links.  Raises ``InputError`` if there are none, ``HTTPException`` 413 if it is too large."""
@@ -81,67 +76,27 @@ class Uploads:
             raise HTTPException(413, "the upload took more memory to check than is given to one") from None
 
 
-class _Unpacking:
-    """Writes at most ``most`` bytes, unpacked if they start as gzip does."""
-
-    def __init__(self, write: Callable[[bytes], Any], most: int) -> None:
-        self._write, self._most = write, most
-        self._written = 0
-        self._head = b""
-        self._gzip: Any = None
-        self._plain = False
-        self._out = b""
-
-    def feed(self, data: bytes) -> None:
-        """Write a part of the upload."""
-        if not self._plain and self._gzip is None:
-            self._head += data
-            if len(self._head) < 2:
-                return
-            data, self._head = self._head, b""
-            if data.startswith(b"\x1f\x8b"):
-                self._gzip = zlib.decompressobj(wbits=31)
-            else:
-                self._plain = True
-        if self._plain:
-            self._pass(data)
-            return
+def _unpack(sent: Path, path: Path, most: int) -> None:
+    """Write at most ``most`` bytes of a file, unpacked if it starts as gzip does."""
+    written = 0
+    with sent.open("rb") as plain, path.open("wb") as out:
+        packed = plain.peek(2)[:2] == _GZIP
+        file = gzip.GzipFile(fileobj=plain) if packed else plain
         try:
-            self._unpack(data)
-        except zlib.error as error:
+            while part := file.read(_STEP):
+                written += len(part)
+                if written > most:
+                    raise HTTPException(
+                        413, f"the upload has more than {most} bytes unpacked, the most that is taken here"
+                    )
+                out.write(part)
+        except EOFError:
+            raise HTTPException(422, "the upload is a gzip file that was cut off: send it again") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
             raise HTTPException(422, f"the upload is a damaged gzip file ({error}): send it again") from None
-
-    def end(self) -> None:
-        """End the upload.  Raises ``HTTPException`` 422 if a gzip stream is incomplete."""
-        if self._head:
-            self._pass(self._head)
-        if self._gzip is not None and not self._gzip.eof:
-            raise HTTPException(422, "the upload is a gzip file that was cut off: send it again")
-
-    @property
-    def packed_twice(self) -> bool:
-        """Whether the unpacked data is gzip again."""
-        return self._gzip is not None and self._out == b"\x1f\x8b"
-
-    def _unpack(self, data: bytes) -> None:
-        while data:
-            if self._gzip.eof:  # a gzip file may have several members, then padding
-                if not (data := data.lstrip(b"\0")):
-                    return
-                self._gzip = zlib.decompressobj(wbits=31)
-            out = self._gzip.decompress(data, _STEP)
-            self._pass(out)
-            data = self._gzip.unconsumed_tail or self._gzip.unused_data
-
-    def _pass(self, data: bytes) -> None:
-        self._written += len(data)
-        if self._written > self._most:
-            raise HTTPException(
-                413, f"the upload has more than {self._most} bytes unpacked, the most that is taken here"
-            )
-        if len(self._out) < 2:
-            self._out += data[: 2 - len(self._out)]
-        self._write(data)
+    with path.open("rb") as file:
+        if packed and file.read(2) == _GZIP:
+            raise HTTPException(422, "the upload is packed by gzip twice: unpack it once")
 
 
 async def body_chunks(request: Request) -> AsyncIterator[bytes]:

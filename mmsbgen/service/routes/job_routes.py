@@ -117,12 +117,9 @@ async def submit_detect(
         async with core.intake.unpacked(_graph_chunks(request), limits.graph) as path:
             facts = await core.intake.graph(path, options.columns, options.weights)
             packed = path.with_suffix(".gz")
-            try:
-                await asyncio.to_thread(_pack, path, packed)
-                sources = {GRAPH: packed}
-                made = await _in_turn(core, lambda: _submit(core, "detect", given, sources, options.device, key))
-            finally:
-                packed.unlink(missing_ok=True)
+            await asyncio.to_thread(_pack, path, packed)
+            sources = {GRAPH: packed}
+            made = await _in_turn(core, lambda: _submit(core, "detect", given, sources, options.device, key))
     except Exception:
         core.metrics.uploads.labels("graph", "refused").inc()
         raise

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from mmsbgen.base.version import __version__
-from mmsbgen.db.store.schema import REVISIONS
+from mmsbgen.db.store.schema import REVISION
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.http.uploads import body_chunks
 from mmsbgen.service.models import kernel_models
@@ -47,7 +47,7 @@ def ready(request: Request, response: Response) -> kernel_models.Ready:
     return kernel_models.Ready(
         status="ready" if works else "not ready",
         database=trouble or "ok",
-        schema_revision=None if trouble else REVISIONS[-1],
+        schema_revision=None if trouble else REVISION,
         workers=alive,
         workers_wanted=len(core.workers),
         version=__version__,

@@ -152,11 +152,10 @@ def _run_named(store: Store, text: str) -> RunRecord:
 def _values(texts: dict[str, str]) -> dict[str, Any]:
     """Values converted to the types of records: integers and booleans where the texts are such."""
     plain: dict[str, Any] = {"true": True, "false": False}
-    return {name: _number(text) if text not in plain else plain[text] for name, text in texts.items()}
-
-
-def _number(text: str) -> int | str:
-    return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
+    return {
+        name: plain.get(text, int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text)
+        for name, text in texts.items()
+    }
 
 
 def _trial(trial: TrialRecord) -> kernel_models.TrialModel:

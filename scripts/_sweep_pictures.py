@@ -28,7 +28,7 @@ from mmsbgen.report.style import (
     slug,
     times,
 )
-from mmsbgen.report.tuning.cases import Case, by_device, sizes_text
+from mmsbgen.report.tuning.cases import Case, by_device
 
 _BEST, _DEFAULT, _WORST = COLOURS[:3]
 _STYLES = ("-", "--", ":", "-.")
@@ -65,24 +65,28 @@ def read_baseline(path: Path, kernel: str) -> Baseline:
         ) from error
 
 
-def pictures(cases: Sequence[Case], size: int | None = None, baseline: Baseline | None = None) -> list[Picture]:
-    """All sweep figures of cases from :func:`~mmsbgen.report.tuning.cases.comparable`; none without cases.
+def comparable(cases: Sequence[Case]) -> list[Case]:
+    """The largest group of cases of one kernel with sweep figures that have the same fixed sizes."""
+    swept = [case for case in cases if case.spec is not None and case.spec.sweep is not None]
+    groups = by_device(swept, lambda case: (case.kernel.family, case.kernel.name, sizes_text(case)))
+    return max(groups.values(), key=len, default=[])
 
-    Figures of a single size show the problem nearest to ``size``. The default is the size measured on most devices,
-    the largest of several.
+
+def sizes_text(case: Case) -> str:
+    """The fixed sizes of a sweep figure, as text."""
+    assert case.spec is not None
+    assert case.spec.sweep is not None
+    found = [(name, case.problem.get(name)) for name in case.spec.sweep.sizes]
+    return ", ".join(str(value) if isinstance(value, str) else f"{name} = {value}" for name, value in found)
+
+
+def pictures(cases: Sequence[Case], size: int, baseline: Baseline | None) -> list[Picture]:
+    """All sweep figures of cases from :func:`comparable`.
+
+    Figures of a single size show the problem nearest to ``size``.
     """
-    if not cases:
-        return []
-    at = size if size is not None else _usual_size(cases)
-    found = [*block_sizes(cases, at), *vector_widths(cases, at), *roof_by_size(cases), *best_default_worst(cases)]
+    found = [*block_sizes(cases, size), *vector_widths(cases, size), *roof_by_size(cases), *best_default_worst(cases)]
     return found + speed_ups(cases, baseline)
-
-
-def _usual_size(cases: Sequence[Case]) -> int:
-    devices: dict[int, set[str]] = {}
-    for case in cases:
-        devices.setdefault(case.size, set()).add(case.label)
-    return max(devices, key=lambda size: (len(devices[size]), size))
 
 
 def _sweep(case: Case) -> Sweep:

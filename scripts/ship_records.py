@@ -1,4 +1,12 @@
-"""Selects the best records of each problem, for the files that come with the package."""
+#!/usr/bin/env python
+"""The records that the package ships of a device: the best of each problem, also within a chain.
+
+    mmsbgen db export build/h200.jsonl.gz --device H200
+    scripts/ship_records.py build/h200.jsonl.gz mmsbgen/db/shipped/nvidia-h200.jsonl --chain docs/reports/chain.json
+
+The reports of scripts/bench/bench_chain.py tell which configurations are slower within a chain than the fastest there;
+those are left out.  The rest is what `mmsbgen db export --best N` writes.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +16,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mmsbgen.base.errors import InputError
+import click
+
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.cli.db.filter_options import current_best
+from mmsbgen.db.exchange import formats, jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import by_key, candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
+from mmsbgen.tuner.run.changed_keys import Present
 
-MOST_TIMES = 31
-"""Maximum number of times that a trial keeps."""
 NOISE = 0.01
 """Chains whose medians differ by less than this fraction, or by less than an interquartile range, are equally fast."""
 
@@ -70,23 +81,16 @@ def read_chain_times(path: Path) -> list[ChainTimes]:
         raise InputError(f"{path} is not a report of bench_chain.py: {error!r}") from error
 
 
-def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -> Bundle:
-    """The ``most`` best configurations of each key, with the last timing of each in every run.
+def without_slower(bundle: Bundle, chains: Sequence[ChainTimes]) -> Bundle:
+    """The records without configurations that rank before the fastest one of a chain.
 
-    Their ranking stays the same.  Trials with more than :data:`MOST_TIMES` times are reduced to that many quantiles.
-    Failures are left out, and so are older programs of a configuration.
-
-    Args:
-        bundle: The records.
-        most: Configurations to keep for each key.
-        chains: Configurations that rank before the fastest one of a chain are left out.
-
-    Raises:
-        InputError: A chain has no trial in ``bundle``, or only ones of other programs.
+    Raises ``InputError`` if a chain has no trial in ``bundle``, or only ones of other programs.
     """
     worked = by_key(trial for trial in bundle.trials if trial.status == "ok")
+    left_out: set[tuple[Key, str]] = set()
     for chain in chains:
-        pairs = {(t.config_digest, t.program) for key, every in worked.items() if chain.is_of(key) for t in every}
+        mine = {key: trials for key, trials in worked.items() if chain.is_of(key)}
+        pairs = {(t.config_digest, t.program) for trials in mine.values() for t in trials}
         tuned = {config for config, _ in pairs}
         measured = [found for found in chain.configs if found[0] in tuned]
         if not pairs or (measured and not pairs.intersection(measured)):
@@ -94,22 +98,26 @@ def best_records(bundle: Bundle, most: int, chains: Sequence[ChainTimes] = ()) -
                 f"no trial of {chain.kernel}, {chain.problem} on {chain.device[3]} with the programs of the chain: "
                 "time the chain again"
             )
-    kept: list[TrialRecord] = []
-    for key, recorded in worked.items():
-        every = of_newest_programs(recorded)
-        left_out = set[str]().union(*(chain.slower(every) for chain in chains if chain.is_of(key)))
-        trials = [trial for trial in every if trial.config_digest not in left_out]
-        best = {found.config_digest for found in ranked(map(candidate, trials))[:most]}
-        last = {(t.run, t.config_digest): t for t in sorted(trials, key=lambda t: t.round) if t.config_digest in best}
-        kept += [replace(trial, times=_quantiles(trial.times)) for trial in last.values()]
-    used = {trial.run for trial in kept}
-    runs = [run for run in bundle.runs if run.uuid in used]
-    return Bundle(runs, [roof for roof in bundle.roofs if roof.run in used], kept)
+        left_out |= {(key, name) for key, trials in mine.items() for name in chain.slower(of_newest_programs(trials))}
+    return replace(bundle, trials=[t for t in bundle.trials if (t.key, t.config_digest) not in left_out])
 
 
-def _quantiles(times: Sequence[float]) -> tuple[float, ...]:
-    """At most :data:`MOST_TIMES` of the times, evenly spaced by rank; look-ups need only the median."""
-    if len(times) <= MOST_TIMES:
-        return tuple(times)
-    ordered = sorted(times)
-    return tuple(ordered[round(i * (len(ordered) - 1) / (MOST_TIMES - 1))] for i in range(MOST_TIMES))
+@click.command(help=(__doc__ or "").split("\n\n")[0])
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--best", type=click.IntRange(1), default=5, show_default=True, help="Configurations of each problem.")
+@click.option("--chain", "reports", multiple=True, type=click.Path(path_type=Path), help="A report of bench_chain.py.")
+def main(source: Path, out: Path, best: int, reports: tuple[Path, ...]) -> None:
+    try:
+        chains = [chain for report in reports for chain in read_chain_times(report)]
+        bundle, present = jsonl.read(source), Present()
+        bundle = replace(bundle, trials=[trial for trial in bundle.trials if not present.program_changed(trial)])
+        bundle = current_best(without_slower(bundle, chains), best)
+        jsonl.write(formats.anonymous(bundle), out)
+    except MmsbgenError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{len(bundle.trials)} trials written to {out}")
+
+
+if __name__ == "__main__":
+    main()
