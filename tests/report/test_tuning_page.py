@@ -113,6 +113,14 @@ def test_the_roofline_has_every_trial(pictures: dict[str, Picture], bundle: Bund
     assert sorted(heights) == pytest.approx(sorted(t.gbps for t in bundle.trials if t.gbps is not None))
 
 
+def test_searches_go_down_to_their_best(pictures: dict[str, Picture]) -> None:
+    for line in pictures["search"].figure.axes[0].lines:
+        best = np.asarray(line.get_ydata())
+        assert best[-1] == 1.0
+        assert (np.diff(best) <= 0).all()
+        assert best.size > 5
+
+
 def test_every_configuration_is_a_dot_in_every_axis_panel(pictures: dict[str, Picture], bundle: Bundle) -> None:
     found = [name for name in pictures if name.startswith("configurations-")]
     assert 1 <= len(found) <= 6

@@ -1,4 +1,4 @@
-"""Pictures of time by configuration: times by the value of each axis."""
+"""Pictures of time by configuration: times by the value of each axis, and progress of searches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter
 
 from mmsbgen.base.id_text import plain
 from mmsbgen.report.style import (
@@ -14,15 +15,17 @@ from mmsbgen.report.style import (
     MANY_MARKS,
     MUTED,
     Picture,
+    colour,
     finish_panels,
     log_scale,
     panels,
+    single,
     slug,
 )
 from mmsbgen.report.tuning.cases import Case, problem_texts
 
-#: Most cases with a picture of their own, and labelled values of an axis.
-_CASES, _VALUES = 6, 18
+#: Most cases with a picture of their own, searches in one picture, and labelled values of an axis.
+_CASES, _SEARCHES, _VALUES = 6, 8, 18
 #: A roof is drawn only if it is less than this many times faster than the best configuration.
 _FAR = 50
 
@@ -112,3 +115,39 @@ def _ordered(found: list[Any], case: Case, axis: str) -> list[Any]:
     if all(value in declared for value in found):
         return sorted(found, key=declared.index)
     return sorted(found, key=str)
+
+
+def progress(cases: Sequence[Case]) -> Picture | None:
+    """The picture of the best time so far in each case's longest search; None without searches."""
+    longest = ((case, max(_times_by_run(case), key=len, default=[])) for case in cases)
+    searches = sorted((one for one in longest if len(one[1]) > 5), key=lambda one: -len(one[1]))[:_SEARCHES]
+    if not searches:
+        return None
+    figure, axes = single(8.6, 4.4)
+    soon = []
+    for number, (case, taken) in enumerate(searches):
+        best = np.minimum.accumulate(np.array(taken))
+        soon.append(int(np.argmax(best <= 1.05 * best[-1])) + 1)
+        text = f"{case.kernel.name}, {plain(case.title, 46)}"
+        axes.step(
+            np.arange(1, best.size + 1), best / best[-1], where="post", color=colour(number), linewidth=1.5, label=text
+        )
+    axes.set_xscale("log")
+    log_scale(axes, "x")
+    axes.set_xlabel("configurations tried that work")
+    axes.set_ylabel("best so far over the last best")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.grid(axis="y")
+    figure.legend(*axes.get_legend_handles_labels(), fontsize=7.5, loc="outside lower center", ncols=2)
+    caption = "How soon a search finds what it ends with; the longest run of each kernel and problem."
+    alt = f"{len(searches)} searches came within 5 % of their end after {min(soon)} to {max(soon)} configurations."
+    return Picture("search", "How searches went", caption, alt, figure)
+
+
+def _times_by_run(case: Case) -> list[list[float]]:
+    """Median seconds of search trials in order of time, for each run."""
+    found: dict[str, list[float]] = {}
+    for trial in sorted(case.trials, key=lambda t: t.created_at):
+        if trial.round == 0 and trial.median_s is not None:
+            found.setdefault(trial.run, []).append(trial.median_s)
+    return list(found.values())

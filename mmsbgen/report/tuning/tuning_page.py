@@ -9,7 +9,7 @@ from mmsbgen.base.id_text import pairs, plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
-from mmsbgen.report.style import drawing, times
+from mmsbgen.report.style import drawing, some, times
 from mmsbgen.report.tuning import axis_pictures, database_pictures
 from mmsbgen.report.tuning.cases import Case, by_device, cases_of, device_label, problem_texts
 
@@ -50,7 +50,7 @@ def _page(bundle: Bundle, where: str) -> HtmlPage:
         _configurations(cases),
         _roofline(bundle, cases),
         _failures(bundle),
-        _history(bundle),
+        _history(bundle, cases),
     ]
     page.sections = with_distinct_names([section for section in sections if section is not None])
     return page
@@ -160,7 +160,7 @@ def _failures(bundle: Bundle) -> Section:
     return Section("Failures", text, [], tables)
 
 
-def _history(bundle: Bundle) -> Section:
+def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
     series = database_pictures.history_of(bundle.trials, bundle.runs)
     counts = Counter(trial.run for trial in bundle.trials)
     runs = sorted(bundle.runs, key=lambda run: run.started, reverse=True)
@@ -175,7 +175,7 @@ def _history(bundle: Bundle) -> Section:
     text = (
         "" if series else "No kernel was tuned twice for the same device and problem, so there is nothing to compare."
     )
-    return Section("History", text, [], tables)
+    return Section("History", text, some(axis_pictures.progress(cases)), tables)
 
 
 def _run_row(run: RunRecord, trials: int) -> tuple[str, ...]:
