@@ -234,8 +234,10 @@ def test_rows_in_one_byte_an_entry_predict_as_whole_rows_do():
 TRIANGLES = [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
 
 
-def test_an_uncovered_vertex_goes_where_its_neighbours_explain_most():
+@pytest.mark.parametrize("together", [1, 1 << 22])
+def test_an_uncovered_vertex_goes_where_its_neighbours_explain_most(monkeypatch, together):
     """6 is linked to both triangles, 7 only to 6; both have most of their rows where nobody is linked."""
+    monkeypatch.setattr("mmsbgen.sampler.diagnostics.uncovered._BORDER", together)
     pi = np.concatenate([np.eye(4)[[0, 0, 0, 1, 1, 1]], [[0.02, 0.04, 0.94, 0.0], [0.01, 0.0, 0.0, 0.99]]])
     links = np.array([*TRIANGLES, (0, 6), (3, 6), (6, 7)])
     m = of(pi, beta=(0.9,) * 4, r=4, delta=0.1)

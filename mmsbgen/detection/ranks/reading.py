@@ -214,8 +214,9 @@ class SharedText(WholeText):
             own, places = number_integers(values)
             ids = self._merged(own)
             return ids, np.searchsorted(ids, own)[places]
-        if low:
-            values -= values.dtype.type(low)
+        if not 0 <= low < 1 << 32:  # other ranks have numbers that need int64
+            values = values.astype(np.int64)
+        values -= values.dtype.type(low)
         seen = np.zeros(high - low + 1, np.bool_)
         for begin in range(0, values.size, AT_A_TIME):
             seen[values[begin : begin + AT_A_TIME]] = True

@@ -45,7 +45,7 @@ _TEXTS = {
 }
 #: Most bytes of memory for a field of a file while it is read, measured with ids that all differ (docs/memory.md).
 FIELD_BYTES = {
-    "integers": 90,
+    "integers": 70,
     "text": 310,
     "adjlist": 500,
     "metis": 550,

@@ -121,7 +121,7 @@ class Plan:
             # Refinement takes it after the starts.
             starts = max(starts, memory_needs.of_refinement(graph.n_links))
         return {
-            "graph": 8 * graph.links.nbytes,
+            "graph": memory_needs.of_graph(graph.n_vertices, graph.n_links),
             "starts": starts,
             "results": max(0, results - starts),  # what starts took is free by then
             "edge sets": self.links.buckets.nbytes + self.held.buckets.nbytes,

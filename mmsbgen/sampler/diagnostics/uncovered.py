@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.graph.graph import AT_A_TIME, Adjacency
 from mmsbgen.graph.ids import in_order, number_integers
-from mmsbgen.sampler.diagnostics.explained_links import Ints, RowSource, explained_at
+from mmsbgen.sampler.diagnostics.explained_links import Array, Ints, RowSource, explained_at
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 
 Bools = NDArray[np.bool_]
@@ -16,9 +19,11 @@ Bools = NDArray[np.bool_]
 _SMALLEST = 2
 #: Most levels of the search for the largest component, and neighbours that are looked at together.
 _LEVELS, _PART = 64, 1 << 22
+#: Links to uncovered vertices that are looked at together, about.
+_BORDER = 1 << 22
 
 
-def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
+def attached(m: Memberships, rows: RowSource, links: Array, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
     """Memberships ``[A]`` of uncovered vertices in the community of a neighbour that explains most of their links.
 
     ``vertices`` and ``communities`` ``[S]`` are the memberships that there are.  A neighbour's community explains its
@@ -29,45 +34,60 @@ def attached(m: Memberships, rows: RowSource, links: Ints, vertices: Ints, commu
     new_vertices, new_communities = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     covered = np.zeros(n, bool)
     covered[vertices] = True
-    parts = (links[first : first + AT_A_TIME] for first in range(0, len(links), AT_A_TIME))
-    links = np.concatenate([np.zeros((0, 2), np.int64), *(part[~covered[part].all(axis=1)] for part in parts)])
+    links = _those(links, covered, lambda inside: ~(inside[:, 0] & inside[:, 1]))
     while True:
-        inside = covered[links]
-        border = links[inside[:, 0] != inside[:, 1]]
+        border = _those(links, covered, lambda inside: inside[:, 0] != inside[:, 1])
         if not len(border):
             return np.concatenate(new_vertices), np.concatenate(new_communities)
-        outer, inner = np.where(covered[border[:, 0]], border[:, ::-1].T, border.T)
-        found, best = _best(m, rows, np.stack([outer, inner], axis=1), vertices, communities)
+        for first in range(0, len(border), AT_A_TIME):  # the uncovered ends come first
+            part = border[first : first + AT_A_TIME]
+            part[:] = np.where(covered[part[:, 0], None], part[:, ::-1], part)
+        found, best = _best(m, rows, border, vertices, communities)
         new_vertices.append(found)
         new_communities.append(best)
         vertices, communities = np.concatenate([vertices, found]), np.concatenate([communities, best])
         covered[found] = True
 
 
-def _best(m: Memberships, rows: RowSource, border: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
+def _those(links: Array, covered: Bools, wanted: Callable[[Bools], Bools]) -> Array:
+    """A copy of the ``links`` ``[E, 2]`` that are ``wanted`` by whether their ends are ``covered``, ``[P, 2]``."""
+
+    def those(first: int) -> Array:
+        part = links[first : first + AT_A_TIME]
+        return part[wanted(covered[part])]
+
+    return np.concatenate([links[:0], *side_by_side(those, range(0, len(links), AT_A_TIME))])
+
+
+def _best(m: Memberships, rows: RowSource, border: Array, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
     """The first ends of ``border`` ``[B, 2]``, each once, and the community that explains most of their links."""
     n = len(m.indices)
     order = in_order(vertices)[1]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(vertices, minlength=n))])
     rank = np.arange(order.size) - offsets[vertices[order]]
-    at = np.zeros((n, int(rank.max()) + 1), np.int64)
+    at = np.zeros((n, int(rank.max()) + 1), np.int32)
     at[vertices[order], rank] = communities[order]
-    sizes = np.diff(offsets)
-    keys, shares = [], []
-    for ends, parts in explained_at(border, rows, m.beta, m.delta, at):
-        inner = ends[:, 1]
-        there = np.arange(at.shape[1]) < sizes[inner, None]
-        keys.append((ends[:, 0, None] * m.width + at[inner])[there])
-        shares.append(parts[:, 1].astype(np.float64)[there])
-    pairs, index = number_integers(np.concatenate(keys))
-    total = np.bincount(index, np.concatenate(shares))
-    outer, community = np.divmod(pairs, m.width)
-    ranked = np.lexsort((community, -total, outer))
-    first = ranked[np.unique(outer[ranked], return_index=True)[1]]
-    return outer[first], community[first]
+    sizes, found = np.diff(offsets), []
+    step = max(1, n * _BORDER // len(border))
+    for first_vertex in range(0, n, step):
+        own = (border[:, 0] >= first_vertex) & (border[:, 0] < first_vertex + step)
+        keys, shares = [np.zeros(0, np.int64)], [np.zeros(0)]
+        for ends, parts in explained_at(border[own], rows, m.beta, m.delta, at):
+            inner = ends[:, 1]
+            there = np.arange(at.shape[1]) < sizes[inner, None]
+            keys.append((ends[:, 0, None] * m.width + at[inner])[there])
+            shares.append(parts[:, 1].astype(np.float64)[there])
+        pairs, index = number_integers(np.concatenate(keys))
+        total = np.bincount(index, np.concatenate(shares))
+        outer, community = np.divmod(pairs, m.width)
+        ranked = np.lexsort((community, -total, outer))
+        first = ranked[np.unique(outer[ranked], return_index=True)[1]]
+        found.append((outer[first], community[first]))
+    outer, community = map(np.concatenate, zip(*found, strict=True))
+    return outer, community
 
 
-def components_of(n_vertices: int, links: Ints, adjacency: Adjacency | None = None) -> Ints:
+def components_of(n_vertices: int, links: Array, adjacency: Adjacency | None = None) -> Ints:
     """The number of each vertex's connected component, ``[N]``, ascending by the components' first vertices.
 
     ``adjacency`` of some of the ``links`` ``[E, 2]`` saves time: a breadth-first search over it finds most of the

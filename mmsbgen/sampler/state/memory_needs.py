@@ -42,6 +42,11 @@ class MemoryNeeds:
         return sum(self.host.values())
 
 
+def of_graph(n_vertices: int, n_links: int) -> int:
+    """Host bytes of a graph: its links, their adjacency, training links for a time; ids, offsets and degrees."""
+    return 24 * (n_links + n_vertices)
+
+
 def of_start(n_vertices: int, n_links: int, rows: int) -> int:
     """Most host bytes of starts: the work, or networkit's graph and the ``rows`` (in bytes) written at a time."""
     most = LEIDEN_EACH * (n_links + n_vertices) + LEIDEN_ONCE
