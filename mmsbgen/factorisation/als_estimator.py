@@ -58,7 +58,7 @@ class ALS(Parameters, Answers):
         solver: How rows are solved for: ``cholesky``; ``cg``, three steps of conjugate gradients from the row of the
             sweep before, as implicit has them; or ``auto``, which takes ``cg`` for more than 16 factors, unless
             ``alpha`` times the mean count is above 50: so unequal confidences need more steps.
-        holdout: As for :class:`MatrixFactorization`; for ratings only.
+        holdout: As for :class:`MatrixFactorization`; for ratings only, so that ``auto`` holds out no counts.
         patience: As for :class:`MatrixFactorization`.
         random_state: An integer, None for 0, or a NumPy generator.
         device: A device for :func:`mmsbgen.backends.open_device`; the best one by default.
@@ -70,6 +70,7 @@ class ALS(Parameters, Answers):
         history_: For each sweep ``sweep``, ``seconds`` and ``rmse``: of held-out ratings, or of some fitted ones; of
             counts that of preferences at their cells.
         interrupted_: Whether Ctrl-C ended the fit.
+        held_out_: Whether ratings were held out.
     """
 
     n_factors: int = 32
@@ -80,13 +81,13 @@ class ALS(Parameters, Answers):
     alpha: float = 1.0
     weighted: bool = True
     solver: str = "auto"
-    holdout: Any = None
+    holdout: Any = "auto"
     patience: int = 2
     random_state: Any = None
     device: str | None = None
     database: str | Path | None = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: Any, y: Any = None, *, columns: Any = None) -> Self:  # noqa: N803
         """Fit ratings or counts, given as to :meth:`MatrixFactorization.fit`; raises alike, and for counts below 0."""
         need_number("n_factors", self.n_factors, 1, whole=True)
         need_number("n_epochs", self.n_epochs, 1, whole=True)
@@ -96,8 +97,9 @@ class ALS(Parameters, Answers):
             need_number("reg", self.reg, 0, above=True)
         if self.solver not in _SOLVERS:
             raise ParameterError(f"solver={self.solver!r}: give one of {', '.join(_SOLVERS)}")
-        ratings, seed = given_ratings(X, y), seed_of(self.random_state)
-        if self.implicit and self.holdout is not None:
+        ratings, seed = given_ratings(X, y, columns), seed_of(self.random_state)
+        holdout = None if self.implicit and isinstance(self.holdout, str) and self.holdout == "auto" else self.holdout
+        if self.implicit and holdout is not None:
             raise InputError("holdout is for ratings: counts have no error to stop by, leave it out")
         if self.implicit and (ratings.values < 0).any():
             raise InputError(
@@ -107,7 +109,8 @@ class ALS(Parameters, Answers):
             ratings = ratings.part(ratings.values > 0)
             if not len(ratings):
                 raise InputError(f"{ratings.name} has counts of 0 only; give at least one above 0")
-        train, test = train_and_test(ratings, self.holdout, seed)
+        train, test = train_and_test(ratings, holdout, seed)
+        self.held_out_ = test is not None
         m, n = ratings.user_ids.size, ratings.item_ids.size
         p, q = start_factors(seed, m, n, self.n_factors, bias=True)
         if self.implicit:

@@ -17,7 +17,7 @@ from mmsbgen.families.mf.als_kernels import scratch_of
 from mmsbgen.families.mf.generated import order_of
 from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors
-from mmsbgen.families.mf.schedules import SCHEDULES, Part, automatic
+from mmsbgen.families.mf.schedules import SCHEDULES, Part, automatic, groups_of
 from mmsbgen.families.mf.workloads import STRETCHES, features
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import ChosenKernel, opened_runtime
@@ -137,10 +137,10 @@ class StochasticSweeps(DeviceSweeps):
                 for name in names
                 for kernel in SCHEDULES[name].kernels
             }
-            tiles = max(int(each.config.get("tiles", 0)) for each in kernels.values())
+            groups = max(groups_of(each.config) for each in kernels.values())
             with stage(f"placing {cells.users.size} ratings") as placing:
                 shuffled = cells.at(order_of(seed, cells.users.size))
-                placed = {name: SCHEDULES[name].placed(shuffled, tiles) for name in names}
+                placed = {name: SCHEDULES[name].placed(shuffled, groups) for name in names}
                 self.schedule = min(names, key=lambda name: sum(part.waits for part in placed[name]))
                 parts = placed[self.schedule]
                 self._calls = [

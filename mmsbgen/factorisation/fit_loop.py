@@ -22,6 +22,8 @@ from mmsbgen.ratings.ratings import looked_up
 
 #: Ratings of an error in training.
 _SOME = 100_000
+#: Ratings of which a part is held out without being asked for.
+_ENOUGH = 1000
 
 
 class InterruptedFactorisation(UserWarning):
@@ -131,8 +133,11 @@ def some_of(cells: Cells) -> Cells:
 def train_and_test(ratings: Ratings, holdout: Any, seed: int) -> tuple[Ratings, Ratings | None]:
     """The ratings to fit, and those to stop by: a part of them, or others; None without ``holdout``.
 
-    Of other ratings those by users and of items are left out that the former have not.
+    ``auto`` is a tenth of :data:`_ENOUGH` ratings or more: the error on a tenth of fewer tells too little.  Of other
+    ratings those by users and of items are left out that the former have not.
     """
+    if isinstance(holdout, str) and holdout == "auto":
+        holdout = 0.1 if len(ratings) >= _ENOUGH else None
     if holdout is None:
         return ratings, None
     if isinstance(holdout, float):

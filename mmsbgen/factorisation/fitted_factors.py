@@ -245,10 +245,12 @@ class Answers:
         write_model(path, self)
 
 
-def given_ratings(X: Any, y: Any) -> Ratings:  # noqa: N803
+def given_ratings(X: Any, y: Any, columns: Any = None) -> Ratings:  # noqa: N803
     """Ratings from the arguments of ``fit``: what ``as_ratings`` takes, or pairs ``[E, 2]`` and ratings ``[E]``."""
     if y is None:
-        return as_ratings(X)
+        return as_ratings(X, columns=columns)
+    if columns is not None:
+        raise InputError(f"columns={columns!r}: they are of a file or a table, and pairs with ratings have none")
     return as_ratings((*_columns_of(X), y))
 
 

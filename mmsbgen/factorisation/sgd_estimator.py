@@ -54,7 +54,8 @@ class MatrixFactorization(Parameters, Answers):
             ``auto`` is tiles then, or on GPUs block-diagonals, where these wait less.
         storage: ``float32``, or ``bfloat16``: factors in 16 bits, rounded at random, half of the memory.  Slower on
             processors.
-        holdout: The part of the ratings, such as 0.1, or other ratings, by which the best sweep is chosen.
+        holdout: The part of the ratings, such as 0.1, or other ratings, by which the best sweep is chosen; None fits
+            all.  ``auto``: a tenth of 1000 or more, and none of fewer.
         patience: Sweeps without a better error on held-out ratings after which fitting ends.  With few ratings the
             error rises for a dozen sweeps, until factors have grown, and then falls far below that of the mean.
         random_state: An integer, None for 0, or a NumPy generator.
@@ -66,6 +67,7 @@ class MatrixFactorization(Parameters, Answers):
         n_iter_: The sweeps after which the factors were taken.
         history_: For each sweep ``sweep``, ``seconds`` and ``rmse``: of held-out ratings, or of some fitted ones.
         interrupted_: Whether Ctrl-C ended the fit.
+        held_out_: Whether ratings were held out in :meth:`fit`.
         schedule_: The schedule used.
         updates_per_second_: Ratings a second, in sweeps alone.
     """
@@ -80,24 +82,26 @@ class MatrixFactorization(Parameters, Answers):
     schedule: str = "auto"
     deterministic: bool = False
     storage: str = "float32"
-    holdout: Any = None
+    holdout: Any = "auto"
     patience: int = 20
     random_state: Any = None
     device: str | None = None
     database: str | Path | None = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: Any, y: Any = None, *, columns: Any = None) -> Self:  # noqa: N803
         """Fit ratings: what :func:`mmsbgen.ratings.as_ratings` takes, or pairs ``X`` ``[E, 2]`` with ``y`` ``[E]``.
 
+        ``columns`` are those of user, item and rating in a file or a table, as there.
         Ctrl-C stops after the current sweep, with the best factors so far.
 
         Raises:
             InputError: For bad ratings or parameters, and where the steps are so large that factors diverge.
         """
         self._check()
-        ratings = given_ratings(X, y)
+        ratings = given_ratings(X, y, columns)
         seed = seed_of(self.random_state)
         train, test = train_and_test(ratings, self.holdout, seed)
+        self.held_out_ = test is not None
         m, n = ratings.user_ids.size, ratings.item_ids.size
         p, q = start_factors(seed, m, n, self.n_factors, bias=self.bias)
         scaled = Scaled.of(train.values)

@@ -35,6 +35,8 @@ _NOT_PLAIN = [
     for begin, more in ((rb"\+", rb""), (rb"0", rb"[0-9]"), (rb"-0", rb"(?!\.)"))
 ]
 _SIGN = re.compile(rb"\S")
+#: Lines of a quoted field, at most.
+_LINES_OF_A_FIELD = 1000
 _ROW = [("user", np.int64), ("item", np.int64), ("rating", np.float64)]
 
 
@@ -140,11 +142,15 @@ def _place(names: Sequence[str], column: Any, where: str) -> int:
 
 
 def _fields(line: str, mark: str | None) -> list[str]:
-    if mark is None:
-        return line.split()
-    if mark == "::":
-        return [word.strip() for word in line.split(mark)]
-    return [word.strip() for word in next(csv.reader([line], delimiter=mark, skipinitialspace=True))]
+    return _row([line], mark)[0]
+
+
+def _row(lines: list[str], mark: str | None) -> tuple[list[str], int]:
+    """The fields of a row, and its lines: several where a quoted field goes on in the next one."""
+    if mark in (None, "::"):
+        return [word.strip() for word in lines[0].split(mark)], 1
+    rows = csv.reader(lines, delimiter=mark, skipinitialspace=True)
+    return [word.strip() for word in next(rows)], rows.line_num
 
 
 def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int) -> tuple[Any, Any, Any]:
@@ -202,6 +208,8 @@ def _numbers(text: bytes, mark: str | None, begin: int, at: tuple[int, ...]) -> 
         text, mark = text.replace(b"::", b"\t"), "\t"
     if any(pattern.search(text) for pattern in _NOT_PLAIN):
         return None
+    if b'"' in text and any(line.count(b'"') % 2 for line in text.split(b"\n")):
+        return None  # a field of several lines, none of which is a rating
     try:
         table: NDArray[Any] = np.loadtxt(
             io.BytesIO(text), dtype=_ROW[: len(at)], delimiter=mark, skiprows=begin, usecols=at, comments=None, ndmin=1
@@ -216,11 +224,13 @@ def _words(
 ) -> tuple[list[Any], list[Any], Any]:
     """The columns with ids as they are written; integers if all of a column are."""
     users, items, values = [], [], []
-    for number, line in enumerate(text.decode().split("\n"), 1):
+    lines, after = text.decode().split("\n"), begin
+    for number, line in enumerate(lines, 1):
         shown = line.strip()
-        if number <= begin or not shown:
+        if number <= after or not shown:
             continue
-        if not any(row := _fields(shown, mark)):
+        row, after = _fields_from(file, lines, number, mark)
+        if not any(row):
             continue  # as spreadsheets write empty rows
         if len(row) <= max(at):
             raise InputError(
@@ -234,6 +244,19 @@ def _words(
         if len(at) == 3:
             values.append(_rating(file, number, row[at[2]]))
     return _ids(users), _ids(items), np.array(values, np.float64)
+
+
+def _fields_from(file: Path, lines: list[str], number: int, mark: str | None) -> tuple[list[str], int]:
+    """The fields of the row that begins with a line, and the number of its last line."""
+    row, count = _row([lines[number - 1].strip()], mark)
+    if mark not in (None, "::") and lines[number - 1].count('"') % 2:
+        own = [f"{line}\n" for line in lines[number - 1 : number - 1 + _LINES_OF_A_FIELD]]
+        row, count = _row(own, mark)
+        if count > 1 and "".join(own[:count]).count('"') % 2:
+            raise InputError(
+                f"{file}, line {number}: a quoted field does not end within {count} lines; close it, or delete the line"
+            )
+    return row, number + count - 1
 
 
 def _rating(file: Path, number: int, word: str) -> float:

@@ -6,6 +6,7 @@ import itertools
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,9 @@ def test_defaults_beat_biases_by_the_margin_of_float64(planted: tuple[Ratings, R
     exact = float(np.sqrt(np.mean((left * scaled.scale) ** 2)))
     assert exact < biases - 0.008
     for schedule in ("tiles", "adds", "locks", "hogwild"):
-        fitted = MatrixFactorization(16, n_epochs=epochs, schedule=schedule, device=DEVICE).fit(train)
+        fitted = MatrixFactorization(16, n_epochs=epochs, schedule=schedule, holdout=None, device=DEVICE).fit(train)
         assert fitted.evaluate(_with_ids(test))["rmse"] < biases - 0.85 * (biases - exact), schedule
-    solved = ALS(16, device=DEVICE).fit(train)
+    solved = ALS(16, holdout=None, device=DEVICE).fit(train)
     assert solved.evaluate(_with_ids(test))["rmse"] < exact
 
 
@@ -326,6 +327,18 @@ def test_ids_are_the_same_as_numbers_and_as_text(pocl_device: Any) -> None:
     assert held.history_[held.n_iter_ - 1]["rmse"] == pytest.approx(held.evaluate(numbers)["rmse"], rel=1e-4)
     grown = counted.partial_fit((["3", "new"], ["5", "000X"], [4.0, 2.0]))
     assert (grown.user_ids_.size, grown.item_ids_.size) == (21, 9)
+
+
+@pytest.mark.parametrize("kind", [MatrixFactorization, ALS])
+def test_a_tenth_is_held_out_where_that_tells_enough(kind: Any, tmp_path: Path, pocl_device: Any) -> None:
+    users, items, values = generated_ratings(60, 40, 1000, 1)
+    file, columns = tmp_path / "odd.csv", ("who", "what", "mark")
+    lines = [",".join(columns), *(f"{u},{v},{r}" for u, v, r in zip(users, items, values, strict=True))]
+    for count, held_out in ((1000, True), (999, False)):
+        file.write_text("\n".join(lines[: count + 1]))
+        assert kind(2, n_epochs=1, device=DEVICE).fit(file, columns=columns).held_out_ is held_out
+    with pytest.raises(InputError, match="columns=.*pairs"):
+        kind(2).fit(np.stack([users, items], axis=1), values, columns=columns)
 
 
 @pytest.mark.parametrize("kind", [MatrixFactorization, ALS])

@@ -85,6 +85,7 @@ def test_ids_may_be_texts_and_large(tmp_path: Path) -> None:
         ("1\t2\t3\n4\t5\t2W\n", "line 2: the rating '2W'"),
         ("1\t2\t3\n4\t5\n", r"line 2: 2 columns in '4\\t5'"),
         ("a,2,3\n,5,2\n", "line 2: ',5,2' lacks an id"),
+        ('1,2,3,"so\n4,5,2,bad\n', "line 1: a quoted field does not end within 3 lines; close it"),
         ("1,2,3\n4,5,2\n1,2,5\n", "user 1 rates item 2 twice, 3 and 5; 1 rating of such cells .* --duplicates last"),
         ("who,what,mark\n1,2,3\n", "columns who, what, mark; it is not clear which to use: name them: --columns"),
         ("<html><body>", "is a web page"),
@@ -95,6 +96,14 @@ def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(InputError, match=message):
         read_ratings(file)
+
+
+def test_a_quoted_field_may_have_several_lines(tmp_path: Path) -> None:
+    """Lines of a review may look like ratings; an inch is no quote."""
+    file = tmp_path / "r.csv"
+    file.write_text('user,item,rating,review\n1,2,3,"good:\n7,8,5,""all"" of it"\n\n1,4,5,5" wide\n2,4,1,"bad"\n')
+    found = read_ratings(file)
+    assert (found.user_ids.tolist(), found.item_ids.tolist(), found.values.tolist()) == ([1, 2], [2, 4], [3, 5, 1])
 
 
 def test_columns_may_be_named(tmp_path: Path) -> None:

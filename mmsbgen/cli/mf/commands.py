@@ -46,8 +46,8 @@ def mf() -> None:
 @mf.command(
     "fit",
     cls=GuidedCommand,
-    help="Fit factors to RATINGS: a CSV, TSV or other file with user, item and rating a line. A part of the ratings is "
-    "held out, and the sweep that predicts it best is kept.",
+    help="Fit factors to RATINGS: a CSV, TSV or other file with user, item and rating a line. A tenth of 1000 "
+    "ratings or more is held out, and the sweep that predicts it best is kept.",
 )
 @click.argument("ratings", type=NamedPath())
 @click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The model, an .npz file.")
@@ -59,7 +59,7 @@ def mf() -> None:
     show_default=True,
     help="Gradient descent or least squares for ratings; implicit: least squares for counts, such as plays.",
 )
-@click.option("--holdout", type=float, help="Part of the ratings held out; 0: none.  [default: 0.1]")
+@click.option("--holdout", type=float, help="Part held out; 0: none.  [default: 0.1 of 1000 or more ratings]")
 @click.option("--test", type=NamedPath(), help="A file of other ratings to hold out; the best sweep by them is kept.")
 @click.option("--epochs", type=click.IntRange(1), help="Most sweeps.  [default: 60; 15 for least squares]")
 @click.option("--reg", type=float, help="Penalty.  [default: 0.1; implicit: 10]")
@@ -123,8 +123,8 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
     from mmsbgen.ratings import Ratings, read_ratings
 
     method, holdout = given["method"], given["test"]
-    if holdout is None and method != "implicit":
-        holdout = (0.1 if given["holdout"] is None else given["holdout"]) or None
+    if holdout is None:
+        holdout = "auto" if given["holdout"] is None else given["holdout"] or None
     found = read_ratings(readable_path(ratings), columns=_named(given["columns"]), duplicates=given["duplicates"])
     shared = {
         "n_factors": given["factors"],
@@ -159,7 +159,7 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
         assert isinstance(estimator, MatrixFactorization)
         told |= {"schedule": estimator.schedule_, "ratings_per_second": estimator.updates_per_second_}
     if method != "implicit":
-        told |= {"rmse": best["rmse"], "held_out": holdout is not None, "deviation": float(found.values.std())}
+        told |= {"rmse": best["rmse"], "held_out": estimator.held_out_, "deviation": float(found.values.std())}
     if isinstance(holdout, Ratings):
         u, v = (estimator.model_.numbers(*each) for each in (("user", holdout.user_ids), ("item", holdout.item_ids)))
         told["left_out"] = int(((u[holdout.users] < 0) | (v[holdout.items] < 0)).sum())

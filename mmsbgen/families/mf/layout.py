@@ -232,6 +232,18 @@ def _in_steps(step: Array, cell: Array | None = None) -> CellSteps:
     )
 
 
+def by_stretches(cells: Cells, stretches: int) -> Array:
+    """Ratings in so many stretches as long as each other, in each by item, int64 ``[E]``.
+
+    Each stretch begins with another item, and goes on with the first after the last: few have the same at once.
+    """
+    each = -(-cells.users.size // stretches) if cells.users.size else 1
+    of_rating = np.arange(cells.users.size) // each
+    shifted: Array = (cells.items - of_rating * cells.n_items // stretches) % cells.n_items
+    order = _sorted(shifted)
+    return order[_sorted(of_rating[order])]
+
+
 def by_row(rows: Array, n_rows: int) -> tuple[Array, Array]:
     """Ratings by their ``rows`` ``[E]``, then as given, int64 ``[E]``; and the first of each, uint32 ``[R + 1]``."""
     offsets = np.zeros(n_rows + 1, np.uint32)

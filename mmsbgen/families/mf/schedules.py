@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from mmsbgen.families.mf import layout
 from mmsbgen.families.mf.layout import Array, Cells, CellSteps
+from mmsbgen.kernels.space import Config
 
 #: Items of a block of the schedules by blocks of items.
 BLOCK = 1024
@@ -22,6 +23,8 @@ BARRIER = 4
 REPEATING = ("tiles", "block-diagonals")
 #: Steps of a sweep by tiles, at most.
 _FEW = 1024
+#: Lists of ratings that ``locks`` may have, one a team.
+STRETCHES = (0, 64, 256, 1024, 4096, 16384, 65536)
 #: Types of stored factors.
 STORAGES = ("float32", "bfloat16")
 PROMISES = {
@@ -66,7 +69,7 @@ class SweepSchedule:
         doc: One line.
         promise: What it guarantees, of :data:`PROMISES`.
         kernels: The kernels of a sweep.
-        parts: Returns the calls of a sweep in order.  It takes the ratings and the number of tiles.
+        parts: Returns the calls of a sweep in order.  It takes the ratings and :func:`groups_of` the kernels.
     """
 
     doc: str
@@ -74,9 +77,14 @@ class SweepSchedule:
     kernels: tuple[str, ...]
     parts: Callable[[Cells, int], list[Part]]
 
-    def placed(self, cells: Cells, n_tiles: int = 1) -> list[Part]:
+    def placed(self, cells: Cells, groups: int = 1) -> list[Part]:
         """The calls of a sweep that have a rating to do."""
-        return [part for part in self.parts(cells, n_tiles) if part.order.size]
+        return [part for part in self.parts(cells, groups) if part.order.size]
+
+
+def groups_of(config: Config) -> int:
+    """The tiles or stretches of a kernel's configuration, by which ratings are placed; 0 if it has none."""
+    return int(config.get("tiles", config.get("stretches", 0)))
 
 
 def _stepped(steps_of: Callable[[Cells], CellSteps], cells: Cells, _: int) -> list[Part]:
@@ -110,33 +118,36 @@ def _unordered(kernel: str, cells: Cells, _: int) -> list[Part]:
 
 def _lists(cells: Cells, count: int, *, items: bool) -> dict[str, Array]:
     """Lists of ratings, which kernels fill, and locks."""
-    found: dict[str, Array] = {name: np.zeros(count, np.uint32) for name in ("waiting", "deferred", "tickets")}
+    found: dict[str, Array] = {name: np.zeros(count, np.uint32) for name in ("waiting", "tickets")}
     found |= {"counts": np.zeros(2, np.uint32), "user_locks": np.zeros(cells.n_users, np.uint32)}
     return found | ({"item_locks": np.zeros(cells.n_items, np.uint32)} if items else {})
 
 
-def _locked(cells: Cells, _: int) -> list[Part]:
-    return [_by_locks(cells, np.arange(cells.users.size))]
-
-
-def _by_locks(cells: Cells, order: Array) -> Part:
-    return Part("sgd_locks", order, order.size, _lists(cells, order.size, items=True))
+def _locked(cells: Cells, stretches: int) -> list[Part]:
+    order = layout.by_stretches(cells, stretches) if stretches else np.arange(cells.users.size)
+    return [Part("sgd_locks", order, order.size, _lists(cells, order.size, items=True))]
 
 
 def _by_item(kernel: str, cells: Cells, _: int) -> list[Part]:
     order, offsets = layout.by_row(cells.items, cells.n_items)
     arrays = _lists(cells, order.size, items=kernel == "sgd_hybrid") | {"offsets": offsets}
     arrays["left"] = np.zeros(cells.n_items, np.uint32)
+    if kernel == "sgd_hybrid":
+        arrays["deferred"] = np.zeros(order.size, np.uint32)
     return [Part(kernel, order, cells.n_items, arrays)]
 
 
-def _degree_hybrid(cells: Cells, _: int, *, block: int = BLOCK, heavy: int = BLOCK) -> list[Part]:
+def _degree_hybrid(cells: Cells, stretches: int, *, block: int = BLOCK, heavy: int = BLOCK) -> list[Part]:
     degrees = np.bincount(cells.items, minlength=cells.n_items)
     is_heavy = np.zeros(cells.n_items, bool)
     is_heavy[np.argsort(-degrees, kind="stable")[:heavy]] = True
     first, last = (np.flatnonzero(is_heavy[cells.items] == which) for which in (True, False))
     light = _by_item_blocks(cells.at(last), block, apart=True)
-    return [_by_locks(cells, first), Part(light.kernel, last[light.order], light.count, light.arrays)]
+    (locked,) = _locked(cells.at(first), stretches)
+    return [
+        replace(locked, order=first[locked.order]),
+        Part(light.kernel, last[light.order], light.count, light.arrays),
+    ]
 
 
 def _steps(doc: str, steps_of: Callable[[Cells], CellSteps]) -> SweepSchedule:

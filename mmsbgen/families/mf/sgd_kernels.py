@@ -9,7 +9,9 @@ from typing import Any
 from mmsbgen.families.mf.layout import padded_width, stored_bytes
 from mmsbgen.families.mf.reference import ODD
 from mmsbgen.families.mf.schedules import BLOCK as ITEMS
+from mmsbgen.families.mf.schedules import STRETCHES
 from mmsbgen.families.mf.sgd_programs import (
+    A_LIST,
     blocks_of,
     by_all,
     by_hybrid,
@@ -29,7 +31,10 @@ _BARRIER = Axis("barrier", ("launch", "grid"), "whether each step is a launch, o
 _PER_UNIT = Axis("blocks_per_unit", (1, 4, 16), "blocks of each multiprocessor that meet at barriers")
 _PER_TEAM = Axis("per_team", (1, 16, 1024), "ratings in a row that a team takes")
 _RETRIES = Axis("retries", (0, 1, 4), "times that a team tries again to get its locks before it defers a rating")
-_TAIL = Axis("tail", (0, 1024, 16384), "a list of so many deferred ratings is left to one team")
+_STRETCHES = Axis(
+    "stretches", STRETCHES, "teams' lists of ratings, each by item; 0: as many as teams are resident, ratings at random"
+)
+_TOGETHER = Axis("together", (1, 4, 8), "users of an item whose rows a team locks at once, while it keeps the item's")
 _KEPT = Axis("rows_kept", (0, 1, 4, ITEMS), "items whose rows a team keeps over the steps of a block of items")
 _OPERATOR = Axis(
     "operator", ("sgd", "witness"), "the step, or an exact one on integers that shows the order of ratings"
@@ -37,6 +42,10 @@ _OPERATOR = Axis(
 _TRACED = Axis(
     "operator", ("sgd", "traced", "witness"), "the step; with tickets that tell the order; an exact one, too"
 )
+#: Coordinates that a work-item keeps in registers, at most.
+_COORDINATES = 256
+#: Ratings of the busiest row in a stretch; and teams that want it at once.
+_OF_THE_BUSIEST, _WANTING = 16, 4
 #: Bytes of the rows of a cell of a processor.
 _CACHE = 1 << 19
 #: Work-items that a multiprocessor holds whatever registers they need: 65,536 of them, at most 255 each.
@@ -77,9 +86,9 @@ _OF_BLOCK = (
     Argument("n_steps", "u32", "scalar", ""),
 )
 _N_RATINGS = Argument("n_ratings", "u32", "scalar", "")
+_DEFERRED = Argument("deferred", "u32", "inout", "[E] ratings left for passes by locks of both rows")
 _LISTS = (
     Argument("waiting", "u32", "inout", "[E] ratings to do"),
-    Argument("deferred", "u32", "inout", "[E] those for the next pass"),
     Argument("counts", "u32", "inout", "[2] deferred ratings, tickets given out"),
     Argument("tickets", "u32", "inout", "[E] when a rating was done, drawn under its locks"),
     Argument("user_locks", "u32", "inout", "[m] 1 while a team changes the row"),
@@ -91,7 +100,11 @@ _BY_ITEM = (
 )
 _ALL = Argument("all", "u32", "scalar", "whether the pass goes over all ratings, not the list")
 _OF_TEAM = Argument("per_team", "u32", "scalar", "ratings in a row that a team takes")
-_PASS = (_ALL, Argument("size", "u32", "scalar", "ratings of the pass"), _OF_TEAM)
+_PASS = (
+    Argument("source", "u32", "scalar", "0: all ratings; 1: the list; 2: what each team has left of it"),
+    Argument("size", "u32", "scalar", "ratings, or those of the list"),
+    _OF_TEAM,
+)
 _NODE_PASS = (_ALL, Argument("n_items", "u32", "scalar", ""))
 
 
@@ -101,11 +114,12 @@ def _variables(schedule: str, problem: Problem, config: Config, traits: Traits) 
     found |= {
         "schedule": schedule,
         "operator": config["operator"],
+        "gpu": traits.kind == "gpu",
         "odd": ODD,
         "reads": "plain" if alone else "fresh",
         "writes": {"adds": "add", "hogwild": "lossy"}.get(schedule, "store"),
     }
-    return found | {name: int(config[name]) for name in ("retries", "rows_kept") if name in config}
+    return found | {name: int(config[name]) for name in ("retries", "rows_kept", "together") if name in config}
 
 
 def _one_block(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -139,6 +153,15 @@ def _keeps(config: Config, problem: Problem, traits: Traits) -> str | None:
     if traits.dialect == "opencl" and teams * kept < ITEMS:
         return f"the one block keeps {teams * kept} rows of the {ITEMS} of a block of items"
     return _near_rows(config, problem, traits)
+
+
+def _rows_at_once(config: Config, problem: Problem, traits: Traits) -> str | None:
+    together = int(config["together"])
+    each = (1 + together) * padded_width(problem.integer("K")) // int(config["team"])
+    alone = traits.kind != "gpu" and int(config["block_size"]) == together == 1
+    if each > _COORDINATES and not alone:
+        return f"{each} coordinates of a work-item are too many to keep"
+    return None
 
 
 def _pairs(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -202,9 +225,35 @@ def _nodes_default(problem: Problem, traits: Traits) -> dict[str, Any]:
     return found
 
 
-def _lists_default(problem: Problem, traits: Traits) -> dict[str, Any]:
-    """What passes over lists of ratings have, too."""
-    return {"per_team": 16 if traits.kind == "gpu" else 1024}
+def _together(config: Config, problem: Problem, traits: Traits) -> dict[str, Any]:
+    """Several users at once where that hides how long a device's memory takes."""
+    wanted = (8, 4) if traits.kind == "gpu" else ()
+    tried = ({"together": each} for each in wanted)
+    fit = (each for each in tried if _rows_at_once(dict(config) | each, problem, traits) is None)
+    return next(fit, {"together": 1})
+
+
+def _locks_default(problem: Problem, traits: Traits) -> dict[str, Any]:
+    """Stretches so long that the busiest item's lock seldom changes hands, or so many that few teams want it at once.
+
+    On a processor some for each core, so that none is left with the longest alone.
+    """
+    found = {name: value for name, value in _default(problem, traits).items() if name != "held"}
+    degree = problem.integer("degree")
+    wanted = max(degree // _OF_THE_BUSIEST, _WANTING * problem.integer("ratings") // degree)
+    if traits.kind != "gpu":
+        wanted = 16 * traits.compute_units
+    stretches = next((each for each in STRETCHES[1:] if each >= wanted), STRETCHES[-1])
+    return found | {"stretches": stretches} | _together(found, problem, traits)
+
+
+def _hybrid_default(problem: Problem, traits: Traits) -> dict[str, Any]:
+    found = _nodes_default(problem, traits)
+    return found | _together(found, problem, traits)
+
+
+def _unordered_default(problem: Problem, traits: Traits) -> dict[str, Any]:
+    return _default(problem, traits) | {"per_team": 16 if traits.kind == "gpu" else 1024}
 
 
 def _traffic(problem: Problem) -> int:
@@ -247,9 +296,9 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
     near = (Constraint("block_size", _near_rows),)
     changed = HELD, _PER_TEAM, _OPERATOR
     unordered = {"teams": of_list, "space": space_of(*changed)}
-    unordered["default"] = lambda problem, traits: _default(problem, traits) | _lists_default(problem, traits)
+    unordered["default"] = _unordered_default
     unordered |= {"entries": lambda config: {"sweep": (*entry(_N_RATINGS), _OF_TEAM)}, "program": by_all}
-    passes = (_PER_TEAM, _RETRIES, _TAIL, _TRACED)
+    at_once = Constraint("together", _rows_at_once)
     stepping = (_BARRIER, _PER_UNIT, _OPERATOR)
     meeting = (Constraint("barrier", _one_block), Constraint("blocks_per_unit", _alone))
     return (
@@ -299,11 +348,9 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             "locks",
             "a sweep in which rows are locked: equal to a sweep in some order, another one each time",
             *locks,
-            teams=of_list,
-            space=space_of(HELD, *passes),
-            default=lambda problem, traits: (
-                _default(problem, traits) | _lists_default(problem, traits) | {"retries": 1, "tail": 1024}
-            ),
+            teams=lambda problem, config, count: int(config["stretches"]) or -(-count // A_LIST),
+            space=space_of(_STRETCHES, _TOGETHER, _TRACED, constraints=(at_once,)),
+            default=_locks_default,
             entries=lambda config: {"pass": (*entry(*locks), *_PASS)},
             program=by_locks,
         ),
@@ -324,14 +371,13 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             "hybrid",
             "a sweep by items, and by locks of both rows where the user was taken: equal to a sweep in some order",
             *locks,
+            _DEFERRED,
             *_BY_ITEM,
             teams=each,
-            space=space_of(HELD, *passes, constraints=near),
-            default=lambda problem, traits: (
-                _nodes_default(problem, traits) | _lists_default(problem, traits) | {"tail": 1024}
-            ),
+            space=space_of(HELD, _RETRIES, _TOGETHER, _TRACED, constraints=(*near, at_once)),
+            default=_hybrid_default,
             entries=lambda config: {
-                "node": (*entry(*locks, *_BY_ITEM), *_NODE_PASS),
+                "node": (*entry(*locks, _DEFERRED, *_BY_ITEM), *_NODE_PASS),
                 "pass": (*entry(*locks), *_PASS),
             },
             program=by_hybrid,

@@ -11,6 +11,8 @@ from mmsbgen.kernels.space import Config
 #: Ratings of a row under way at once, at most, and these times the step.  They add up changes from one old value: from
 #: 2 on, the bias of the row overshoots by more than it was off.
 _OF_A_ROW, _OVERSHOOT = 32, 0.64
+#: Ratings of a list at random of a work-item of a processor, and at least of a team of a GPU.
+A_LIST, A_FEW = 1024, 4
 #: Steps of a launch: the barrier of the grid counts arrivals in 32 bits.
 _AT_ONCE = 1 << 16
 
@@ -89,37 +91,40 @@ def _stepped(on: Launches, steps: NDArray[np.int64]) -> None:
         on.launch_cooperative("whole", grid, block, first=np.uint32(first), size=np.uint32(size))
 
 
-def _deferred(on: Launches) -> int:
-    """The ratings that the launches so far have deferred; they are counted anew then."""
+def _left(on: Launches) -> int:
+    """The ratings that the launches so far have left; they are counted anew then."""
     size = int(on.read("counts", 1)[0])
     on.write("counts", np.zeros(1, np.uint32))
     return size
 
 
-def _passes(on: Launches, size: int, *, first: bool) -> None:
-    """Passes over what is left, until nothing is: each does at least one rating, as locks are taken in one order."""
-    block, tail = int(on.config["block_size"]), int(on.config["tail"])
-    while size:
-        alone = not first and size <= tail
-        per_team = size if alone else int(on.config["per_team"])
-        # A pass of one team needs one team of the block: the others find nothing to do.
-        grid = blocks_of(on.config, -(-size // per_team))
-        given = {"all": np.uint32(first), "size": np.uint32(size), "per_team": np.uint32(per_team)}
-        on.launch("pass", grid, block, **given)
-        size, first = _deferred(on), False
-        on.swap("waiting", "deferred")
+def _locked(on: Launches, size: int, teams: int, *, listed: bool) -> None:
+    """Launches in which teams go over lists of their own until nothing is left: on a GPU, the first does all."""
+    per_team, source, left = -(-size // teams), int(listed), size
+    while left:
+        given = {"source": np.uint32(source), "size": np.uint32(size), "per_team": np.uint32(per_team)}
+        on.launch("pass", blocks_of(on.config, -(-size // per_team)), int(on.config["block_size"]), **given)
+        left, source = 0 if on.traits.kind == "gpu" else _left(on), 2
+
+
+def _teams(on: Launches, size: int) -> int:
+    """As many as are resident, or fewer that have some ratings each."""
+    if on.traits.dialect != "cuda":
+        return -(-size // A_LIST)
+    block = int(on.config["block_size"])
+    return max(1, min(on.resident_blocks("pass", block) * (block // int(on.config["team"])), -(-size // A_FEW)))
 
 
 def by_locks(on: Launches) -> None:
-    """Passes over all ratings, then over those that were deferred."""
+    """A launch for all ratings."""
     on.write("counts", np.zeros(2, np.uint32))
-    _passes(on, on.count, first=True)
+    _locked(on, on.count, int(on.config["stretches"]) or _teams(on, on.count), listed=False)
 
 
 def _node_pass(on: Launches, *, first: bool) -> int:
     given = {"all": np.uint32(first), "n_items": np.uint32(on.count)}
     on.launch("node", blocks_of(on.config, on.count), int(on.config["block_size"]), **given)
-    return _deferred(on)
+    return _left(on)
 
 
 def by_nodes(on: Launches) -> None:
@@ -131,8 +136,9 @@ def by_nodes(on: Launches) -> None:
 
 
 def by_hybrid(on: Launches) -> None:
-    """A pass over items, then passes over ratings."""
+    """A pass over items, then a launch for the ratings whose users were taken."""
     on.write("counts", np.zeros(2, np.uint32))
     left = _node_pass(on, first=True)
     on.swap("waiting", "deferred")
-    _passes(on, left, first=False)
+    if left:
+        _locked(on, left, _teams(on, left), listed=True)

@@ -10,7 +10,7 @@ import numpy as np
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.layout import Cells, padded, widened
 from mmsbgen.families.mf.reference import Factors, Steps
-from mmsbgen.families.mf.schedules import SCHEDULES, Part
+from mmsbgen.families.mf.schedules import SCHEDULES, Part, groups_of
 from mmsbgen.families.mf.workloads import dtype_of, features, start_of, stored
 from mmsbgen.kernels.family import Array, Expected, Workload
 from mmsbgen.kernels.problem import Problem
@@ -59,7 +59,7 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
         return found | {name: kind(value) for name, value in zip(scalars, constants, strict=True)}
 
     def prepare(config: Config) -> dict[str, Any]:
-        part, exact = placed(int(config.get("tiles", 1))), config["operator"] == "witness"
+        part, exact = placed(groups_of(config)), config["operator"] == "witness"
         found = dict(part.arrays) | {
             "users": cells.users[part.order],
             "items": cells.items[part.order],
@@ -78,7 +78,7 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
         return reference.change_bound(start, cells.users[own], cells.items[own], ratings[own], how, eps, lost)
 
     def judge(got: Any, config: Config) -> str | None:
-        operator, tiles = config["operator"], int(config.get("tiles", 1))
+        operator, tiles = config["operator"], groups_of(config)
         order = placed(tiles).order
         if kernel in _LOCKING:
             held = [name for name in ("user_locks", "item_locks") if name in got and got[name].any()]
@@ -107,7 +107,7 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
             return _near(got, middle, off, half)
         return _near(got, value, off)
 
-    axes = ("operator", "tiles") if kernel == "sgd_tiles" else ("operator",)
+    axes = "operator", *{"sgd_tiles": ("tiles",), "sgd_locks": ("stretches",)}.get(kernel, ())
     arguments = state(False) | dict(placed(1).arrays)
     return Workload(arguments, placed(1).count, judge, repeats="restored", prepare=prepare, prepared_by=axes)
 

@@ -81,6 +81,16 @@ def test_few_ratings_of_a_row_are_added_at_once() -> None:
     assert ratings_of_team(1, 40, 40, 40, 50.0) == 40
 
 
+def test_stretches_are_by_item_and_begin_with_different_ones() -> None:
+    cells = generated(60, 90, 1000, 3)
+    order = layout.by_stretches(cells, 4)
+    for number, stretch in enumerate(order.reshape(4, 250)):
+        assert np.array_equal(np.sort(stretch), np.arange(250) + 250 * number)
+        shifted = (cells.items[stretch].astype(int) - number * 90 // 4) % 90
+        assert np.all(np.diff(shifted) >= 0)
+    assert layout.by_stretches(cells_of([0, 1], [0, 0]), 64).tolist() == [0, 1]
+
+
 def test_a_sweep_waits_for_the_longest_cell_of_each_step_and_for_barriers() -> None:
     cells = cells_of(*SMALL)
     for name, longest, steps in (("diagonals", 9, 9), ("matchings", 5, 5), ("tiles", 12, 1)):
@@ -210,9 +220,10 @@ def test_random_ratings_are_done_in_the_stated_order(
 def test_tickets_tell_the_order_of_many_teams_again_and_again(
     schedule: str, opencl_device: Device, kernels: Kernels
 ) -> None:
+    """Also with lists at random, in stretches by item, and with several users locked at once."""
     cells = generated(60, 90, 1000, 3)
-    for _ in range(8):
-        witnessed(opencl_device, kernels, schedule, cells, retries=0, tail=0)
+    for stretches, together in itertools.product((0, 64), (1, 4)) if schedule != "nodes" else [(0, 1)] * 4:
+        witnessed(opencl_device, kernels, schedule, cells, retries=0, stretches=stretches, together=together)
 
 
 @pytest.mark.slow
