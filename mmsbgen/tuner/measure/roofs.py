@@ -244,7 +244,7 @@ def measure_roofs(device: Device, row_bytes: int, buffer_bytes: int = BUFFER_BYT
 
 
 def within_budget(buffer_bytes: int, info: DeviceInfo, seconds: float | None) -> int:
-    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 8 to 13 s, 512 MiB 3 s."""
+    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 3 s, 512 MiB 1.5 s."""
     short = info.kind == "cpu" and seconds is not None and seconds < _SHORT_S and buffer_bytes == BUFFER_BYTES
     return buffer_bytes // 4 if short else buffer_bytes
 
