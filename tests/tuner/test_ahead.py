@@ -193,7 +193,7 @@ class OfProcessor:
 
 
 def test_a_compiler_of_a_processor_does_not_idle_while_the_other_compiles(store: Store) -> None:
-    """It begins what is likely to be tried next, which is not waited for."""
+    """It begins what is tried next, which is not waited for; what is only likely to be does not keep it busy."""
     run, space = RunRecord(strategy="default"), candidates(PHI, PROBLEM, traits_of(H200), {"normalise": True})
     store.begin_run(run)
     key, ahead = key_of(H200, PHI, PROBLEM), OfProcessor()
@@ -201,12 +201,13 @@ def test_a_compiler_of_a_processor_does_not_idle_while_the_other_compiles(store:
     made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Sleeper())
     beside = cast(CompileAhead, ahead)
     evaluate = Evaluator(kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, beside)
-    a, b, c, d = space.configs[:4]
+    a, b, c, d, e, f = evaluate.soon = space.configs[:6]
     evaluate([a])
-    evaluate.likely([b, c, d, a])
     evaluate([b, c])
-    assert ahead.asked == [[a], [b, c, d]]
-    assert ahead.awaited == [[a], [b, c]]
+    evaluate.likely([f, e])
+    evaluate([d, e])
+    assert ahead.asked == [[a, b], [b, c, d], [d, e]]
+    assert ahead.awaited == [[a], [b, c], [d, e]]
 
 
 class OneIsSlow(Compiler):

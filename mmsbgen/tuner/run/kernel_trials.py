@@ -153,6 +153,8 @@ class Evaluator:
         self.noise = Noise()
         self.begin = time.monotonic()
         self.keeping: bool | None = None
+        self.certain = True
+        """Whether the strategy asks for what is ``soon`` whatever is measured."""
         self.took: dict[str, float] = {}
         """Seconds of the configurations that this run tried, without compiling."""
         self.compiled: dict[object, float] = {}
@@ -227,7 +229,7 @@ class Evaluator:
     def likely(self, configs: Sequence[Config]) -> None:
         """Configurations that the strategy may ask for soon; beside a GPU they are compiled at once."""
         if self.ahead is not None and self.ahead.jobs and not self._spent():
-            self.soon = configs
+            self.soon, self.certain = configs, False
             if not self.ahead.before:
                 self.ahead.ask(self._fresh(configs)[: self._room()])
 
@@ -318,8 +320,9 @@ class Evaluator:
             ahead.ask(fresh, later)
         elif not all(self.ready(fresh)):
             with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
-                # Who is through first begins what is likely to come, and is stopped when ``fresh`` is compiled.
-                ahead.ask([*fresh, *later[: -len(fresh) % ahead.jobs + ahead.jobs - 1]])
+                # Who is through first begins what comes next, and is stopped when ``fresh`` is compiled.
+                further = ahead.jobs - 1 if self.certain else 0
+                ahead.ask([*fresh, *later[: -len(fresh) % ahead.jobs + further]])
                 ahead.wait(self._spent, fresh)
 
     def _fresh(self, configs: Sequence[Config]) -> list[Config]:
