@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mmsbgen.backends import DeviceInfo
+from mmsbgen.backends.opencl.intel_runtime import find_library
 
 #: Options for sources that are only compiled: the errors and warnings are the same, in less than half the time.
 HASTY = ("--Ofast-compile=max",)
@@ -23,3 +24,6 @@ H200 = DeviceInfo(
     max_block_size=1024,
     sub_group_sizes=(32,),
 )
+
+#: The OpenCL platform for checks of Python code, as the fixture ``processor`` opens it, by name.
+PROCESSOR = "pocl" if find_library() is None else "intel"

@@ -89,7 +89,7 @@ def test_most_probable_states_where_many_are_alike(opencl_device: Device) -> Non
     assert best.log_weight == pytest.approx(enumerated(grid, priors, coupling)[2], abs=1e-9)
 
 
-def test_a_hub_of_2000_neighbours_is_exact(pocl_device: Device) -> None:
+def test_a_hub_of_2000_neighbours_is_exact(processor: Device) -> None:
     """Products of so many numbers are 0 or infinite in any type; sums of logarithms are not."""
     rng = np.random.default_rng(1)
     star = nx.star_graph(2000)
@@ -97,10 +97,10 @@ def test_a_hub_of_2000_neighbours_is_exact(pocl_device: Device) -> None:
     coupling += coupling.T
     from_leaves = np.log(priors[1:] @ coupling).sum(axis=0) + np.log(priors[0])
     log_total = np.logaddexp.reduce(from_leaves)
-    found = belief_propagation(star, priors, coupling, device=pocl_device.info.spec)
+    found = belief_propagation(star, priors, coupling, device=processor.info.spec)
     assert found.marginals[0] == pytest.approx(np.exp(from_leaves - log_total), abs=1e-9)
     assert found.log_partition == pytest.approx(log_total, rel=1e-9)
-    single = belief_propagation(star, priors, coupling, tolerance=1e-2, device=pocl_device.info.spec)
+    single = belief_propagation(star, priors, coupling, tolerance=1e-2, device=processor.info.spec)
     assert single.marginals.dtype == np.float32
     assert single.marginals[0] == pytest.approx(found.marginals[0], abs=1e-3)
 
@@ -119,14 +119,14 @@ def test_what_is_impossible_stays_so_whatever_2000_neighbours_prefer(processor: 
     assert found.log_partition == pytest.approx(2000 * np.log(5), rel=1e-9)
 
 
-def test_damping_and_the_verdict(pocl_device: Device) -> None:
+def test_damping_and_the_verdict(processor: Device) -> None:
     """Where all neighbours are to differ, rounds swing to and fro for ever, and damped ones come to rest."""
     clique, coupling = nx.complete_graph(7), np.array([[0.4, 1], [1, 0.4]])
     priors = np.array([[0.6, 0.4]] * 7)
-    wild = belief_propagation(clique, priors, coupling, max_rounds=200, device=pocl_device.info.spec)
+    wild = belief_propagation(clique, priors, coupling, max_rounds=200, device=processor.info.spec)
     assert (wild.converged, wild.rounds) == (False, 200)
     assert wild.residual > 0.1
-    found = belief_propagation(clique, priors, coupling, damping=0.5, device=pocl_device.info.spec)
+    found = belief_propagation(clique, priors, coupling, damping=0.5, device=processor.info.spec)
     assert found.converged
     assert found.residual <= 1e-6
     # By symmetry all messages are one: the ratio of its two numbers is where its equation says.
@@ -135,7 +135,7 @@ def test_damping_and_the_verdict(pocl_device: Device) -> None:
     assert (0.4 * cavity + 1) / (cavity + 0.4) == pytest.approx(ratio, abs=1e-5)
 
 
-def test_what_is_no_model_is_refused(pocl_device: Device) -> None:
+def test_what_is_no_model_is_refused(processor: Device) -> None:
     path, even = nx.path_graph(3), np.ones((3, 2))
     cases: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
         (nx.DiGraph(path), even, np.eye(2), {}, "is directed, and messages go both ways"),
@@ -152,13 +152,13 @@ def test_what_is_no_model_is_refused(pocl_device: Device) -> None:
     for graph, priors, coupling, how, told in cases:
         for function in (belief_propagation, most_probable_states):
             with pytest.raises(InputError, match=told):
-                function(graph, priors, coupling, device=pocl_device.info.spec, **how)
+                function(graph, priors, coupling, device=processor.info.spec, **how)
     for k in (0, 4, 2.0, True):
         with pytest.raises(InputError, match=f"k={k} groups .* 3 vertices: give a whole number from 1 to 3"):
-            blockmodel(path, k, device=pocl_device.info.spec)
+            blockmodel(path, k, device=processor.info.spec)
     for how, told in (({"starts": 0}, "starts=0"), ({"seed": -1}, "seed=-1: give a whole number of 0 or more")):
         with pytest.raises(InputError, match=told):
-            blockmodel(path, 2, device=pocl_device.info.spec, **how)
+            blockmodel(path, 2, device=processor.info.spec, **how)
     assert belief_propagation(nx.empty_graph(0), np.zeros((0, 2)), np.eye(2)).log_partition == 0
     assert most_probable_states(nx.empty_graph(0), np.zeros((0, 2)), np.eye(2)).log_weight == 0
     assert blockmodel(nx.empty_graph(0), 1).marginals.shape == (0, 1)
@@ -166,7 +166,7 @@ def test_what_is_no_model_is_refused(pocl_device: Device) -> None:
 
 @pytest.mark.parametrize(("strength", "least", "most"), [(0.6, 0.92, 0.99), (0.45, 0.72, 0.90), (0.2, 0.0, 0.15)])
 def test_planted_groups_are_found_above_the_threshold_alone(
-    strength: float, least: float, most: float, pocl_device: Device
+    strength: float, least: float, most: float, processor: Device
 ) -> None:
     """At degree 10 the threshold is .316; the best possible overlaps are .96, .82 and 0 (N = 20000).
 
@@ -175,11 +175,11 @@ def test_planted_groups_are_found_above_the_threshold_alone(
     matchings by chance is below .1.
     """
     graph, known = planted(1500, 4, 10, strength, seed=1)
-    found = blockmodel(graph, 4, starts=1, max_rounds=198, device=pocl_device.info.spec)
+    found = blockmodel(graph, 4, starts=1, max_rounds=198, device=processor.info.spec)
     right = overlap(known, found.labels)
     assert least <= right <= most
     assert found.converged == (strength > 0.3)
-    one = blockmodel(graph, 1, device=pocl_device.info.spec)
+    one = blockmodel(graph, 1, device=processor.info.spec)
     assert (found.description < one.description) == (strength > 0.3)
     assert found.converged == (found.rounds < 198)
     if found.converged:
@@ -188,10 +188,10 @@ def test_planted_groups_are_found_above_the_threshold_alone(
         assert found.shares == pytest.approx(np.full(4, 0.25), abs=0.04)
 
 
-def test_the_planted_number_of_groups_has_the_least_free_energy(pocl_device: Device) -> None:
+def test_the_planted_number_of_groups_has_the_least_free_energy(processor: Device) -> None:
     """With what parameters cost; the same seed gives the same bits, and one group is a random graph."""
     graph, known = planted(600, 4, 14, 0.7, seed=2)
-    on = {"starts": 1, "max_rounds": 100, "device": pocl_device.info.spec}
+    on = {"starts": 1, "max_rounds": 100, "device": processor.info.spec}
     every = [blockmodel(graph, k, **on) for k in range(1, 7)]
     assert np.argmin([one.description for one in every]) == 3
     free = [one.free_energy for one in every]
@@ -222,8 +222,8 @@ def test_any_shape_has_groups(graph: nx.Graph, processor: Device) -> None:
         assert np.bincount(found.labels).tolist() == [2000, 1]
 
 
-def test_two_sides_of_a_bipartite_graph_are_groups(pocl_device: Device) -> None:
+def test_two_sides_of_a_bipartite_graph_are_groups(processor: Device) -> None:
     graph, known = planted(600, 2, 6, -0.9, seed=3)
-    found = blockmodel(graph, 2, device=pocl_device.info.spec)
+    found = blockmodel(graph, 2, device=processor.info.spec)
     assert overlap(known, found.labels) > 0.93
     assert found.affinities[0, 1] > 5 * found.affinities[0, 0]

@@ -9,10 +9,11 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
+from tests.devices import PROCESSOR
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["graph", *words, "--device", "pocl"])
+    return CliRunner().invoke(main, ["graph", *words, "--device", PROCESSOR])
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "g.txt")
 
 
-def test_a_line_for_each_vertex_and_a_summary(file: str, pocl_device: Device) -> None:
+def test_a_line_for_each_vertex_and_a_summary(file: str, processor: Device) -> None:
     done = run("bfs", file, "--source", "4")
     assert (done.exit_code, done.stdout) == (0, "1\t2\n2\t2\n3\t1\n4\t0\n7\tinf\n8\tinf\n")
     assert done.stderr.startswith("6 vertices, 10 arcs; 4 reached, the farthest at 2 (")
@@ -46,7 +47,7 @@ def test_a_line_for_each_vertex_and_a_summary(file: str, pocl_device: Device) ->
     assert "1 triangle, 0.6 of all pairs of neighbours are linked, 0.388889 of a vertex's on average" in done.stderr
 
 
-def test_no_result_replaces_what_is_read(file: str, tmp_path: Path, pocl_device: Device) -> None:
+def test_no_result_replaces_what_is_read(file: str, tmp_path: Path, processor: Device) -> None:
     before, link = Path(file).read_text(), tmp_path / "same.txt"
     link.symlink_to(file)
     seeds = tmp_path / "seeds.txt"
@@ -58,7 +59,7 @@ def test_no_result_replaces_what_is_read(file: str, tmp_path: Path, pocl_device:
     assert (Path(file).read_text(), seeds.read_text()) == (before, "1\n")
 
 
-def test_distances_by_the_third_column(tmp_path: Path, pocl_device: Device) -> None:
+def test_distances_by_the_third_column(tmp_path: Path, processor: Device) -> None:
     (tmp_path / "w.txt").write_text("a b 0.5\nb c 1\na c 2\n")
     done = run("sssp", str(tmp_path / "w.txt"), "--source", "a")
     assert (done.exit_code, done.stdout) == (0, "a\t0.0\nb\t0.5\nc\t1.5\n")
@@ -66,7 +67,7 @@ def test_distances_by_the_third_column(tmp_path: Path, pocl_device: Device) -> N
     assert (done.exit_code, done.stdout) == (0, "a\tinf\nb\t1.0\nc\t2.0\n")
 
 
-def test_tables_of_arcs(tmp_path: Path, pocl_device: Device) -> None:
+def test_tables_of_arcs(tmp_path: Path, processor: Device) -> None:
     roads = tmp_path / "roads.csv"
     roads.write_text('km,from,to,opened\n5,Bad Ems,"Ulm, old",1950\n2,Bad Ems,Hof,1960\n1.5,Hof,"Ulm, old",1970\n')
     done = run("sssp", str(roads), "--source", "Bad Ems", "--directed", "--columns", "from,to,km")
@@ -87,7 +88,7 @@ def test_tables_of_arcs(tmp_path: Path, pocl_device: Device) -> None:
     assert "1: 'person'  2: 'friend'" in done.stderr
 
 
-def test_ranks_to_a_file(file: str, tmp_path: Path, pocl_device: Device) -> None:
+def test_ranks_to_a_file(file: str, tmp_path: Path, processor: Device) -> None:
     out = tmp_path / "ranks.tsv"
     done = run("pagerank", file, "--source", "7", "--tolerance", "1e-9", "-o", str(out))
     assert (done.exit_code, done.stdout) == (0, "")
@@ -97,7 +98,7 @@ def test_ranks_to_a_file(file: str, tmp_path: Path, pocl_device: Device) -> None
     assert float(ranks["1"]) == pytest.approx(0, abs=1e-6)
 
 
-def test_groups_of_the_number_with_the_least_free_energy(tmp_path: Path, pocl_device: Device) -> None:
+def test_groups_of_the_number_with_the_least_free_energy(tmp_path: Path, processor: Device) -> None:
     """Two cliques of twelve with three links between them."""
     cliques = [(u + first, v + first) for first in (0, 12) for u in range(12) for v in range(u)]
     (tmp_path / "g.txt").write_text("".join(f"{u} {v}\n" for u, v in [*cliques, (0, 12), (3, 17), (5, 20)]))
@@ -129,9 +130,7 @@ def test_groups_of_the_number_with_the_least_free_energy(tmp_path: Path, pocl_de
         (("pagerank", "--alpha", "2"), "alpha=2.0: it is a probability, give a number from 0 to 1"),
     ],
 )
-def test_errors_name_the_value_and_the_remedy(
-    words: tuple[str, ...], told: str, file: str, pocl_device: Device
-) -> None:
+def test_errors_name_the_value_and_the_remedy(words: tuple[str, ...], told: str, file: str, processor: Device) -> None:
     done = run(words[0], file, *words[1:])
     assert done.exit_code == 2
     assert told in done.stderr

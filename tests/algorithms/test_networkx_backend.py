@@ -38,7 +38,7 @@ def _no_note_on_caches() -> Any:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_results_are_networkxs(name: str, pocl_device: Device) -> None:
+def test_results_are_networkxs(name: str, processor: Device) -> None:
     graph = nx.disjoint_union(nx.karate_club_graph(), nx.path_graph(["a", "b"]))
     graph = nx.DiGraph(graph) if "weakly" in name else graph
     given = (3,) if "single_source" in name or "shortest" in name or "node_" in name else ()
@@ -56,7 +56,7 @@ def test_results_are_networkxs(name: str, pocl_device: Device) -> None:
     assert ours == theirs
 
 
-def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
+def test_lengths_to_a_target_and_within_a_cutoff(processor: Device) -> None:
     graph = nx.path_graph(6)
     graph.add_node("far")
     assert nx.shortest_path_length(graph, 0, 4, backend="mmsbgen") == 4
@@ -82,14 +82,14 @@ def test_lengths_to_a_target_and_within_a_cutoff(pocl_device: Device) -> None:
         nx.single_source_shortest_path_length(graph, 9, backend="mmsbgen")
 
 
-def test_a_core_of_some_k_keeps_attributes(pocl_device: Device) -> None:
+def test_a_core_of_some_k_keeps_attributes(processor: Device) -> None:
     graph = nx.karate_club_graph()
     for k in (0, 2, 3, 9):
         assert nx.utils.graphs_equal(nx.k_core(graph, k, backend="mmsbgen"), nx.k_core(graph, k))
     assert backend.can_run("k_core", (graph, 2, {0: 1}), {}) == "core numbers are given"
 
 
-def test_weights_are_those_of_the_call_whatever_was_converted_before(pocl_device: Device) -> None:
+def test_weights_are_those_of_the_call_whatever_was_converted_before(processor: Device) -> None:
     graph = nx.MultiGraph(nx.path_graph(["7", 7, "x"]))
     nx.set_edge_attributes(graph, {("7", 7, 0): 200.0, (7, "x", 0): 0.5}, "weight")
     simple, lengths = nx.Graph(graph), ("single_source_dijkstra", "multi_source_dijkstra", "single_source_bellman_ford")
@@ -101,7 +101,7 @@ def test_weights_are_those_of_the_call_whatever_was_converted_before(pocl_device
             assert ours == pytest.approx(theirs, abs=1e-9), (name, weight, of)
 
 
-def test_closeness_of_a_node(pocl_device: Device) -> None:
+def test_closeness_of_a_node(processor: Device) -> None:
     graph = nx.gn_graph(40, seed=2)
     for given in ({"u": 3}, {"wf_improved": False}, {"u": 0, "wf_improved": False}):
         assert nx.closeness_centrality(graph, **given, backend="mmsbgen") == nx.closeness_centrality(graph, **given)
@@ -110,7 +110,7 @@ def test_closeness_of_a_node(pocl_device: Device) -> None:
     assert backend.can_run("closeness_centrality", (graph, None, "weight"), {}) == "weights count"
 
 
-def test_clustering_of_some_nodes(pocl_device: Device) -> None:
+def test_clustering_of_some_nodes(processor: Device) -> None:
     graph = nx.barbell_graph(5, 1)
     graph.add_edge(5, 5)
     for name in ("triangles", "clustering"):
@@ -123,7 +123,7 @@ def test_clustering_of_some_nodes(pocl_device: Device) -> None:
     assert "is directed" in str(backend.can_run("clustering", (nx.DiGraph(graph),), {}))
 
 
-def test_what_is_not_done_here_says_why(pocl_device: Device) -> None:
+def test_what_is_not_done_here_says_why(processor: Device) -> None:
     graph = nx.path_graph(3)
     assert backend.can_run("shortest_path_length", (graph, None, None, None, "dijkstra"), {}) == "there is no source"
     function = (graph, 0, None, lambda u, v, data: 1)
@@ -147,7 +147,7 @@ def test_the_description_names_each_function_of_the_backend() -> None:
 
 
 @pytest.mark.slow
-def test_networkxs_own_tests(pocl_device: Device, tmp_path: Path) -> None:
+def test_networkxs_own_tests(processor: Device, tmp_path: Path) -> None:
     """Every graph is converted; a function that is missing would pass too, so calls are counted."""
     counter = tmp_path / "counter.py"
     counter.write_text(

@@ -16,10 +16,11 @@ from mmsbgen.backends import Device
 from mmsbgen.cli import main
 from mmsbgen.export.run_folder import read_run
 from mmsbgen.graph import as_arcs
+from tests.devices import PROCESSOR
 
 
 def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(main, [*map(str, words), "--device", "pocl"])
+    return CliRunner().invoke(main, [*map(str, words), "--device", PROCESSOR])
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def labels(tmp_path: Path) -> Path:
     return tmp_path / "labels.tsv"
 
 
-def test_a_line_for_each_vertex(file: Path, labels: Path, pocl_device: Device) -> None:
+def test_a_line_for_each_vertex(file: Path, labels: Path, processor: Device) -> None:
     done = run("propagate", file, "--labels", labels, "--tolerance", "1e-7")
     assert done.exit_code == 0
     rows = [line.split("\t") for line in done.stdout.splitlines()]
@@ -53,7 +54,7 @@ def test_a_line_for_each_vertex(file: Path, labels: Path, pocl_device: Device) -
 
 
 @pytest.mark.filterwarnings("ignore:.*are left out")
-def test_labels_may_have_a_header(tmp_path: Path, pocl_device: Device) -> None:
+def test_labels_may_have_a_header(tmp_path: Path, processor: Device) -> None:
     file, known = tmp_path / "g.txt", tmp_path / "known.csv"
     file.write_text("1 2\n2 3\n3 4\n")
     known.write_text("id,label\n1,7\n4,11\n")
@@ -66,7 +67,7 @@ def test_labels_may_have_a_header(tmp_path: Path, pocl_device: Device) -> None:
         known_labels(as_arcs(file), known)
 
 
-def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Path, pocl_device: Device) -> None:
+def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Path, processor: Device) -> None:
     out = tmp_path / "out"
     done = run("propagate", file, "--labels", labels, "--tolerance", "1e-7", "-o", out)
     assert (done.exit_code, done.stdout) == (0, "")
@@ -124,7 +125,7 @@ def test_results_are_those_of_a_detection(file: Path, labels: Path, tmp_path: Pa
     assert (tmp_path / "mine" / "communities.txt").read_text() == "keep\n"
 
 
-def test_weights_of_the_third_column(tmp_path: Path, labels: Path, pocl_device: Device) -> None:
+def test_weights_of_the_third_column(tmp_path: Path, labels: Path, processor: Device) -> None:
     (tmp_path / "w.txt").write_text("a m 1\nm f 3\n")
     done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted", "--json")
     assert json.loads(done.stdout)["graph"]["links"] == 2
@@ -144,14 +145,14 @@ def test_weights_of_the_third_column(tmp_path: Path, labels: Path, pocl_device: 
 
 
 @pytest.mark.filterwarnings("default")
-def test_rounds_that_run_out_end_with_a_warning(file: Path, labels: Path, pocl_device: Device) -> None:
+def test_rounds_that_run_out_end_with_a_warning(file: Path, labels: Path, processor: Device) -> None:
     done = run("propagate", file, "--labels", labels, "--tolerance", "1e-9", "--max-rounds", "3")
     assert done.exit_code == 0
     assert "more than the tolerance: allow more rounds" in done.stderr
     assert "shares still change by" in done.stderr
 
 
-def test_ranks_of_many_seeds(tmp_path: Path, pocl_device: Device) -> None:
+def test_ranks_of_many_seeds(tmp_path: Path, processor: Device) -> None:
     made = nx.karate_club_graph()
     (tmp_path / "k.txt").write_text("".join(f"{u} {v}\n" for u, v in made.edges))
     (tmp_path / "seeds.txt").write_text("# seeds\n5\n33 0\n")
@@ -178,7 +179,7 @@ def test_ranks_of_many_seeds(tmp_path: Path, pocl_device: Device) -> None:
     assert "'99' is no vertex of" in done.stderr
 
 
-def test_ranks_heed_the_column_of_weights(tmp_path: Path, pocl_device: Device) -> None:
+def test_ranks_heed_the_column_of_weights(tmp_path: Path, processor: Device) -> None:
     (tmp_path / "g.csv").write_text("from,to,w\nm,a,1\nm,b,9\n")
     (tmp_path / "seeds.txt").write_text("m\n")
     for algorithm in (["rank", "--seeds", tmp_path / "seeds.txt"], ["pagerank", "--source", "m"]):
@@ -195,7 +196,7 @@ def test_seeds_may_have_blanks(tmp_path: Path) -> None:
     (tmp_path / "graph.csv").write_text("source,target\nAnna Byrne,Ben Cole\nBen Cole,Cara Dunn\n")
     (tmp_path / "seeds.txt").write_text("Anna Byrne\nAnna Byrne\tCara Dunn\n")
     files = tmp_path / "graph.csv", "--seeds", tmp_path / "seeds.txt"
-    found = CliRunner().invoke(main, ["graph", "rank", *map(str, files), "--device", "pocl"])
+    found = CliRunner().invoke(main, ["graph", "rank", *map(str, files), "--device", PROCESSOR])
     assert found.exit_code == 0, found.output
     assert {line.split("\t")[0] for line in found.stdout.splitlines()} == {"Anna Byrne", "Anna Byrne,Cara Dunn"}
 

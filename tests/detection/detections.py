@@ -7,16 +7,17 @@ import warnings
 from click.testing import CliRunner, Result
 
 from mmsbgen.cli import main
+from tests.devices import PROCESSOR
 
 RING = [(a, (a + step) % 30) for a in range(30) for step in (1, 2)]
-FAST = {"device": "pocl", "iterations": 4, "mini_batch_size": 8, "n_partners": 4}
+FAST = {"device": PROCESSOR, "iterations": 4, "mini_batch_size": 8, "n_partners": 4}
 
 
 def cli(*args: object, code: int = 0) -> Result:
-    """``mmsbgen detect`` on PoCL, which must end with ``code``."""
+    """``mmsbgen detect``, on the processor if no device is given, which must end with ``code``."""
     words = [str(a) for a in args]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = CliRunner().invoke(main, ["detect", *words, "--device", "pocl"])
+        result = CliRunner().invoke(main, ["detect", "--device", PROCESSOR, *words])
     assert result.exit_code == code, result.output + repr(result.exception)
     return result

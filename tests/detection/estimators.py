@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mmsbgen import MMSB
+from tests.devices import PROCESSOR
 
 RING = [(a, (a + step) % 30) for a in range(30) for step in (1, 2)]
 # So few iterations leave no evidence of members, but shares.
-FAST = {"device": "pocl", "rule": "share", "iterations": 6, "start": "random", "mini_batch_size": 8, "n_partners": 4}
+FAST = {"device": PROCESSOR, "rule": "share", "iterations": 6, "start": "random", "mini_batch_size": 8, "n_partners": 4}
 
 
 def fast(k: int = 5, **params: Any) -> MMSB:

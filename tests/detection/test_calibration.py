@@ -13,11 +13,12 @@ from mmsbgen.graph import split
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.run.calibrate import FEWEST_LINKS
 from tests.detection.detections import FAST, RING
+from tests.devices import PROCESSOR
 
 pytestmark = pytest.mark.opencl
 
 N, K = 300, 5
-OPTIONS = {"n_communities": K, "device": "pocl", "random_state": 1, "validation": 0.1, "test": 0.05}
+OPTIONS = {"n_communities": K, "device": PROCESSOR, "random_state": 1, "validation": 0.1, "test": 0.05}
 
 
 def planted() -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
 from mmsbgen.export.run_folder import read_folder
 from tests.detection.detections import FAST, RING, cli
+from tests.devices import PROCESSOR
 
 OPTIONS = FAST | {"n_communities": 3, "chains": 3, "validation": 0.2, "test": 0.2}
 PAIRS = [(0, 1), (0, 15), (3, 5), (7, 22)]
@@ -77,12 +78,12 @@ def test_an_interruption_keeps_the_chains_that_are_done_and_resumes_to_the_same(
             signal.raise_signal(signal.SIGINT)
 
     given = {name: value for name, value in OPTIONS.items() if name != "device"}
-    stopped = perform(RING, Request(given, "pocl", out=tmp_path, on_message=stop))
+    stopped = perform(RING, Request(given, PROCESSOR, out=tmp_path, on_message=stop))
     assert stopped.interrupted
     assert stopped.record["interrupted"] is True
     assert len(stopped.record["chains"]) == 2
     assert len(stopped.memberships.others) == 1
-    done = perform(RING, Request({}, "pocl", out=tmp_path, resume=tmp_path))
+    done = perform(RING, Request({}, PROCESSOR, out=tmp_path, resume=tmp_path))
     assert not done.interrupted
     assert not (tmp_path / "checkpoint.npz").exists()
     with np.load(tmp_path / "memberships.npz") as there, np.load(folder / "memberships.npz") as right:

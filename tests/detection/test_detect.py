@@ -21,6 +21,7 @@ from mmsbgen.detection import detect
 from mmsbgen.graph import load_edge_list
 from mmsbgen.sampler.chain.sampler import Sampler
 from tests.detection.detections import FAST, RING, cli
+from tests.devices import PROCESSOR
 from tests.disks import MMSBGEN
 
 pytestmark = pytest.mark.opencl
@@ -113,7 +114,7 @@ def test_odd_graphs(mini_batch, partners):
     complete = [(a, b) for a in range(8) for b in range(a)]
     for links, k in (([(0, 1)], 9), (star, 1), (star, 9), (complete, 9)):
         found = mmsbgen.detect(
-            np.array(links), k, device="pocl", iterations=6, mini_batch=mini_batch, partners=partners, validation=0.2
+            np.array(links), k, device=PROCESSOR, iterations=6, mini_batch=mini_batch, partners=partners, validation=0.2
         )
         assert found.memberships.values.shape[1] == k
         assert np.all(np.isfinite(found.memberships.values))
@@ -141,21 +142,21 @@ def test_no_validation(ring):
 
 def test_a_run_that_has_seen_little_is_not_said_to_have_converged(ring):
     """Of 30 vertices, blocks of 2, 20 iterations are one and a third sweep, and those evaluations hardly move."""
-    found = mmsbgen.detect(ring, 3, device="pocl", iterations=20, mini_batch_size=2, start="random")
+    found = mmsbgen.detect(ring, 3, device=PROCESSOR, iterations=20, mini_batch_size=2, start="random")
     verdict = found.record["convergence"]
     assert verdict["settled"] is None
     assert "Since the start it has made 1.3 sweeps and was evaluated 20 times" in verdict["text"]
     assert "takes 2 sweeps (30 iterations) and 10 evaluations at the least" in verdict["text"]
     assert "without -n it goes on until it has" in verdict["text"]
-    stars = mmsbgen.detect(ring, 3, device="pocl", iterations=10, mini_batch="random-node", mini_batch_size=1)
+    stars = mmsbgen.detect(ring, 3, device=PROCESSOR, iterations=10, mini_batch="random-node", mini_batch_size=1)
     assert "has made 1.2 sweeps and was evaluated 10 times" in stars.record["convergence"]["text"], "updates a vertex"
-    one = mmsbgen.detect(ring, 3, device="pocl", iterations=1).record["convergence"]["text"]
+    one = mmsbgen.detect(ring, 3, device=PROCESSOR, iterations=1).record["convergence"]["text"]
     assert "it has made 1 sweep and was evaluated 1 time;" in one
 
 
 def test_the_verdict_gives_no_time_of_settling(ring):
     """Where it does not look for its end the length of the run is no finding."""
-    found = mmsbgen.detect(ring, 3, device="pocl", iterations=60, start="communities", refine=False, random_state=3)
+    found = mmsbgen.detect(ring, 3, device=PROCESSOR, iterations=60, start="communities", refine=False, random_state=3)
     verdict = found.record["convergence"]
     assert verdict["settled"] is True
     assert verdict["text"].startswith("Converged: after 60 sweeps the held-out log-likelihood has settled. ")
@@ -165,7 +166,7 @@ def test_the_verdict_gives_no_time_of_settling(ring):
 
 def test_communities_that_still_change_are_warned_of(ring, monkeypatch):
     monkeypatch.setattr("mmsbgen.sampler.diagnostics.convergence.StabilityWatch.agreement", lambda watch, begin: 0.88)
-    found = mmsbgen.detect(ring, 3, device="pocl", iterations=60, start="communities", refine=False, random_state=3)
+    found = mmsbgen.detect(ring, 3, device=PROCESSOR, iterations=60, start="communities", refine=False, random_state=3)
     assert found.record["convergence"]["text"] == (
         "Warning: after 60 sweeps the held-out log-likelihood has settled, but the communities have not. "
         "Only 88% of the vertices kept their largest community through the second half of the run. "
@@ -413,7 +414,7 @@ def test_a_chain_that_diverges_is_said(ring):
 
     with pytest.raises(MmsbgenError, match="left the range of float32"):
         mmsbgen.detect(
-            ring, 3, device="pocl", step="published", iterations=400, schedule=Schedule(1e30, 1.0, 0.0), delta=1e-7
+            ring, 3, device=PROCESSOR, step="published", iterations=400, schedule=Schedule(1e30, 1.0, 0.0), delta=1e-7
         )
 
 
@@ -464,7 +465,7 @@ def test_without_pairs_to_choose_by_leiden_says_how_many(tmp_path, ring):
 
 def test_a_graph_comes_from_standard_input(ring, tmp_path):
     """Nothing is left of it to be read again, so that the record names no file."""
-    command = f"{MMSBGEN} detect - -k 3 -n 2 --device pocl -o {tmp_path / 'out'}"
+    command = f"{MMSBGEN} detect - -k 3 -n 2 --device {PROCESSOR} -o {tmp_path / 'out'}"
     for text in (f"cat {ring} | {command}", f"{command} < {ring}"):
         done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr

@@ -24,6 +24,7 @@ from mmsbgen.base.errors import InputError, NotFittedError, ParameterError
 from mmsbgen.estimator.mmsb import OPTIONS
 from mmsbgen.sampler.options.options import Options
 from tests.detection.estimators import FAST, RING, fast, of_four_shares
+from tests.devices import PROCESSOR
 
 pytestmark = pytest.mark.opencl
 
@@ -218,7 +219,7 @@ def test_score(fitted):
 def test_it_finds_planted_communities_and_predicts_links():
     """The example of the documentation: LFR with overlap, by the defaults."""
     graph = mmsbgen.graph.as_graph(DATA / "lfr-n1000-k28.txt.gz")
-    model = MMSB(28, device="pocl", random_state=0).fit(graph)
+    model = MMSB(28, device=PROCESSOR, random_state=0).fit(graph)
     from mmsbgen.scores import evaluate, read_cover
 
     found = [[str(i) for i in members] for members in model.communities_]

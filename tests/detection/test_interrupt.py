@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.alone, pytest.mark.opencl]
+pytestmark = [pytest.mark.slow, pytest.mark.opencl]
 
 DATA = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 OPTIONS = [

@@ -13,6 +13,7 @@ from mmsbgen import MMSB, detect
 from mmsbgen.export.run_folder import read_folder
 from mmsbgen.graph import as_graph
 from mmsbgen.scores import read_cover
+from tests.devices import PROCESSOR
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 DATA = Path(__file__).parents[1] / "data"
@@ -43,7 +44,7 @@ GRAPHS = {
 def test_they_agree(name: str, tmp_path: Path) -> None:
     source, k = GRAPHS[name]
     graph = as_graph(source)
-    options: dict[str, Any] = {"device": "pocl", "random_state": 2}
+    options: dict[str, Any] = {"device": PROCESSOR, "random_state": 2}
     found = detect(graph, k, out=tmp_path / "run", **options)
     model = MMSB(k, **options).fit(graph)
     assert model.communities_ == found.communities == model.get_communities()

@@ -15,6 +15,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.detection.detect import Detection, Request, perform
 from mmsbgen.sampler.options.phases import BLIND_SWEEPS, CLOSING_SWEEPS, MOST_SWEEPS, NOISY_SWEEPS, WARM_UP
 from mmsbgen.sampler.options.schedule import SAMPLE_STEP
+from tests.devices import PROCESSOR
 
 pytestmark = pytest.mark.opencl
 
@@ -63,7 +64,7 @@ GROUPS, LINKS = planted(200, 4, (1, 1, 2), p_in=0.4, p_out=0.005, seed=0)
 
 @pytest.fixture(scope="module")
 def defaults() -> Detection:
-    return mmsbgen.detect(LINKS, 4, device="pocl")
+    return mmsbgen.detect(LINKS, 4, device=PROCESSOR)
 
 
 def test_defaults_find_four_overlapping_groups(defaults):
@@ -95,15 +96,15 @@ def test_its_start_is_the_best_of_three(defaults):
 
 
 def test_the_same_seed_gives_the_same_bits(defaults):
-    assert_same(mmsbgen.detect(LINKS, 4, device="pocl"), defaults)
-    other = mmsbgen.detect(LINKS, 4, device="pocl", random_state=1)
+    assert_same(mmsbgen.detect(LINKS, 4, device=PROCESSOR), defaults)
+    other = mmsbgen.detect(LINKS, 4, device=PROCESSOR, random_state=1)
     assert not np.array_equal(other.memberships.values, defaults.memberships.values)
     assert jaccard(other.communities, GROUPS) > 0.9
 
 
 def test_sampling_follows_the_optimum(defaults):
     """The optimum is that of the run without; the mean over the samples finds the groups as well."""
-    found = mmsbgen.detect(LINKS, 4, device="pocl", sample_sweeps=20, average=True)
+    found = mmsbgen.detect(LINKS, 4, device=PROCESSOR, sample_sweeps=20, average=True)
     course, begin = found.record["course"], defaults.record["course"]["settled_at"]
     assert (course["settled_at"], course["sampling_from"], course["end"]) == (begin, begin, begin + 20)
     assert found.record["iterations"] == begin + 20
@@ -124,7 +125,7 @@ def test_sampling_follows_the_optimum(defaults):
 
 
 def test_noise_from_the_start_samples_for_a_time_too():
-    found = mmsbgen.detect(LINKS, 4, device="pocl", noise=True, start="communities")
+    found = mmsbgen.detect(LINKS, 4, device=PROCESSOR, noise=True, start="communities")
     course = found.record["course"]
     assert course["sampling_from"] <= MOST_SWEEPS
     assert found.record["iterations"] == course["end"] == course["sampling_from"] + NOISY_SWEEPS
@@ -136,7 +137,7 @@ def test_noise_from_the_start_samples_for_a_time_too():
 
 
 def test_without_held_out_pairs_it_ends_after_a_time():
-    found = mmsbgen.detect(LINKS, 4, device="pocl", validation=0.0)
+    found = mmsbgen.detect(LINKS, 4, device=PROCESSOR, validation=0.0)
     course = found.record["course"]
     changed = max((note["iteration"] for note in course["refinements"] if note["filled"]), default=0)
     assert (course["settled_at"], found.record["iterations"]) == (None, changed + BLIND_SWEEPS)
@@ -164,7 +165,7 @@ def go(out: Path, options: dict, until: int | None = None, resume: Path | None =
         if sampler.iteration == until:
             os.kill(os.getpid(), signal.SIGINT)
 
-    return perform(DENSE, Request(options, device="pocl", out=out, resume=resume, on_progress=press))
+    return perform(DENSE, Request(options, device=PROCESSOR, out=out, resume=resume, on_progress=press))
 
 
 @pytest.mark.parametrize("options", [{"n_communities": 12}, OPTIONS], ids=["by defaults", "with samples"])
@@ -208,7 +209,7 @@ def test_an_interrupted_open_run_goes_on_bit_for_bit(tmp_path, options):
 def test_many_overlapping_communities_are_found():
     """Like LFR graphs of 1000 vertices and 28 communities of about 90: every start leaves some to refinement."""
     right, links = planted(1000, 28, (2, 3), p_in=0.35, p_out=0.002, seed=0)
-    found = mmsbgen.detect(links, 28, device="pocl")
+    found = mmsbgen.detect(links, 28, device=PROCESSOR)
     assert sum(note["filled"] for note in found.record["course"]["refinements"]) > 0
     assert jaccard(found.communities, right) > 0.95
 
@@ -217,18 +218,18 @@ def test_many_overlapping_communities_are_found():
 def test_few_large_communities_are_found(seed):
     """A quarter of all vertices each: what the prior leaves in empty ones must not hide that they are empty."""
     right, links = planted(300, 10, (2, 3), p_in=0.4, p_out=0.002, seed=seed)
-    assert jaccard(mmsbgen.detect(links, 10, device="pocl", random_state=seed).communities, right) > 0.9
+    assert jaccard(mmsbgen.detect(links, 10, device=PROCESSOR, random_state=seed).communities, right) > 0.9
 
 
 def test_an_open_run_can_go_on_to_a_given_length(tmp_path):
     """What it averaged since its optimum is left behind: means begin where those of such a run begin."""
     saved = tmp_path / "checkpoint.npz"
     options = {"n_communities": 4, "average": True}
-    first = perform(LINKS, Request(options, device="pocl", out=tmp_path, keep_checkpoint=True))
+    first = perform(LINKS, Request(options, device=PROCESSOR, out=tmp_path, keep_checkpoint=True))
     done = first.record["iterations"]
     said: list[str] = []
     length = 2 * done + 60
-    asked = Request({"iterations": length}, device="pocl", resume=saved, out=tmp_path, on_message=said.append)
+    asked = Request({"iterations": length}, device=PROCESSOR, resume=saved, out=tmp_path, on_message=said.append)
     found = perform(LINKS, asked)
     assert found.record["iterations"] == length
     assert f"means begin at iteration {length // 2}" in " ".join(said)
@@ -243,9 +244,9 @@ def test_a_run_that_samples_goes_on_sampling(tmp_path, given):
     """To any later iteration; its means go on, and its chain is that of a run which was to sample for longer."""
     saved, said = tmp_path / "checkpoint.npz", []
     options = {"n_communities": 4, "start": "communities", "average": True, **given}
-    first = perform(LINKS, Request(options, device="pocl", out=tmp_path, keep_checkpoint=True))
+    first = perform(LINKS, Request(options, device=PROCESSOR, out=tmp_path, keep_checkpoint=True))
     done = first.record["iterations"]
-    asked = Request({"iterations": done + 20}, device="pocl", resume=saved, out=tmp_path, on_message=said.append)
+    asked = Request({"iterations": done + 20}, device=PROCESSOR, resume=saved, out=tmp_path, on_message=said.append)
     found = perform(LINKS, asked)
     assert found.record["iterations"] == done + 20
     assert f"The run goes on sampling to iteration {done + 20}." in said
@@ -253,7 +254,7 @@ def test_a_run_that_samples_goes_on_sampling(tmp_path, given):
     assert {(row["phase"], row["eps"], row["burnt_in"]) for row in after} == {("sample", SAMPLE_STEP, True)}
     assert found.record["samples_averaged"] == first.record["samples_averaged"] + len(after)
     if "sample_sweeps" in given:
-        straight = perform(LINKS, Request(options | {"sample_sweeps": 40}, device="pocl"))
+        straight = perform(LINKS, Request(options | {"sample_sweeps": 40}, device=PROCESSOR))
         told = ("iteration", "mean_row_sum", "sample_log_likelihood")
         assert [[row[name] for name in told] for row in found.trace] == [
             [row[name] for name in told] for row in straight.trace
@@ -266,7 +267,7 @@ def test_a_run_that_has_yet_to_sample_gets_no_length(tmp_path):
     stopped = go(tmp_path, options, until=5)
     assert stopped.interrupted
     with pytest.raises(InputError, match="has yet to find the optimum after which it samples for 20 sweeps"):
-        perform(DENSE, Request({"iterations": 90}, device="pocl", resume=tmp_path / "checkpoint.npz"))
+        perform(DENSE, Request({"iterations": 90}, device=PROCESSOR, resume=tmp_path / "checkpoint.npz"))
 
 
 def test_auto_k_is_for_new_runs(tmp_path):

@@ -18,6 +18,7 @@ from mmsbgen.base.errors import InputError, ParameterError
 from mmsbgen.estimator.mmsb import InterruptedFit
 from mmsbgen.sampler.options.schedule import Schedule
 from tests.detection.estimators import RING, fast, of_four_shares
+from tests.devices import PROCESSOR
 
 pytestmark = pytest.mark.opencl
 
@@ -52,7 +53,7 @@ def test_partial_fit_gives_the_bits_of_a_longer_run(extra):
 
 
 def test_partial_fit_goes_on_sampling():
-    model = MMSB(3, device="pocl", start="random", sample_sweeps=5, average=True).fit(RING)
+    model = MMSB(3, device=PROCESSOR, start="random", sample_sweeps=5, average=True).fit(RING)
     done = model.n_iter_
     assert model.partial_fit(iterations=7).n_iter_ == done + 7
     assert model.partial_fit().n_iter_ == done + 7 + 50
@@ -65,7 +66,7 @@ def test_partial_fit_begins_goes_on_and_adds_what_it_should(tmp_path):
     assert model.partial_fit().n_iter_ == 12, "as many as fit makes"
     assert model.partial_fit(iterations=0).n_iter_ == 12
     assert fast(3).partial_fit(RING, iterations=2).n_iter_ == 2
-    open_run = MMSB(3, device="pocl", start="random").fit(RING)
+    open_run = MMSB(3, device=PROCESSOR, start="random").fit(RING)
     end = open_run.n_iter_
     assert open_run.partial_fit().n_iter_ == end + 50, "30 vertices are one block"
     with pytest.raises(InputError, match="goes on with the graph that was fitted, list; for another one call fit"):
@@ -82,7 +83,7 @@ def test_partial_fit_begins_goes_on_and_adds_what_it_should(tmp_path):
 
 
 def test_a_number_chosen_by_held_out_pairs_stays():
-    model = MMSB(device="pocl", random_state=1).fit(nx.disjoint_union(nx.complete_graph(12), nx.complete_graph(12)))
+    model = MMSB(device=PROCESSOR, random_state=1).fit(nx.disjoint_union(nx.complete_graph(12), nx.complete_graph(12)))
     k = model.n_communities_
     assert model.record_["tried"]
     assert model.partial_fit(iterations=3).n_communities_ == k

@@ -111,7 +111,7 @@ def test_two_ranks_give_the_bits_of_one(two: Path, tmp_path: Path, length: tuple
     of_two, of_one = two if length[0] == "-n" else tmp_path / "two", tmp_path / "one"
     if of_two != two:
         finish("--devices", "pocl,pocl", *length, "--checkpoint", "-o", of_two)
-    cli(DATA, *OPTIONS, *length, "--checkpoint", "-o", of_one)
+    cli(DATA, "--device", "pocl", *OPTIONS, *length, "--checkpoint", "-o", of_one)
     one = rows(of_one)
     for name, array in rows(of_two).items():
         np.testing.assert_array_equal(array, one[name], name)
@@ -131,7 +131,7 @@ def test_a_chain_of_two_goes_on_with_three_unlike_devices(two: Path, tmp_path: P
     """Devices round differently: each sweep by some units of the last place in each of a row's 16 entries."""
     more = ("--resume", two, "-n", 2 * SWEEPS, "--checkpoint", "-o")
     finish("--devices", "pocl,pocl,intel", *more, tmp_path / "three")
-    cli(DATA, *more, tmp_path / "one")
+    cli(DATA, "--device", "pocl", *more, tmp_path / "one")
     one, three = rows(tmp_path / "one"), rows(tmp_path / "three")
     same = one["entry_communities"] == three["entry_communities"]
     # Entries at the floor are in no order that rounding could not change.
@@ -202,8 +202,22 @@ def test_a_rank_that_hangs_ends_all_with_its_name_and_a_checkpoint(tmp_path: Pat
         assert not any(one.is_running() for one in ranks)
     swept = load(tmp_path / "checkpoint.npz").meta["iteration"]
     more = ("--resume", tmp_path, "-n", swept + SWEEPS, "--checkpoint", "-o")
-    assert f"Resumed after iteration {swept}, bit for bit" in cli(DATA, *more, tmp_path / "on").stderr
-    cli(DATA, *OPTIONS, "-n", swept + SWEEPS, "--evaluate-every", 10**5, "--checkpoint", "-o", tmp_path / "straight")
+    assert (
+        f"Resumed after iteration {swept}, bit for bit" in cli(DATA, "--device", "pocl", *more, tmp_path / "on").stderr
+    )
+    cli(
+        DATA,
+        "--device",
+        "pocl",
+        *OPTIONS,
+        "-n",
+        swept + SWEEPS,
+        "--evaluate-every",
+        10**5,
+        "--checkpoint",
+        "-o",
+        tmp_path / "straight",
+    )
     np.testing.assert_array_equal(rows(tmp_path / "on")["entry_values"], rows(tmp_path / "straight")["entry_values"])
 
 

@@ -369,7 +369,7 @@ def test_resuming_on_another_device(ring, tmp_path):
     cli(ring, "-k", 3, "-n", 20, "-o", tmp_path, "--checkpoint")
     messages: list[str] = []
     request = detect.Request(
-        {"iterations": 25}, device="intel", resume=tmp_path / "checkpoint.npz", on_message=messages.append
+        {"iterations": 25}, device="pocl", resume=tmp_path / "checkpoint.npz", on_message=messages.append
     )
     found = detect.perform(ring, request)
     assert found.record["iterations"] == 25

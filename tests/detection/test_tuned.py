@@ -37,8 +37,8 @@ def run_of(folder: Path, device: Device, database: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_run_takes_what_a_tune_of_its_problem_found(pocl_device: Device, tmp_path: Path) -> None:
-    untuned = run_of(tmp_path, pocl_device, tmp_path / "none.sqlite3")
+def test_a_run_takes_what_a_tune_of_its_problem_found(processor: Device, tmp_path: Path) -> None:
+    untuned = run_of(tmp_path, processor, tmp_path / "none.sqlite3")
     assert {kernel["tier"] for kernel in untuned["kernels"]} == {"default"}
     names = [kernel["kernel"] for kernel in untuned["kernels"]]
     assert {"block_shared", "block_links"} <= set(names)
@@ -47,7 +47,7 @@ def test_a_run_takes_what_a_tune_of_its_problem_found(pocl_device: Device, tmp_p
     hasty = Patience(repetitions=3, enough_s=0.0)
     with open_store(database) as store:
         report = tune(
-            pocl_device.info.spec,
+            processor.info.spec,
             MMSB,
             names,
             problem,
@@ -58,7 +58,7 @@ def test_a_run_takes_what_a_tune_of_its_problem_found(pocl_device: Device, tmp_p
         )
     assert report.status == "finished"
     found = {kernel.kernel: kernel.best for kernel in report.kernels}
-    tuned = {kernel["kernel"]: kernel for kernel in run_of(tmp_path, pocl_device, database)["kernels"]}
+    tuned = {kernel["kernel"]: kernel for kernel in run_of(tmp_path, processor, database)["kernels"]}
     assert set(tuned) == set(names) == set(found)
     for name, kernel in tuned.items():
         best, modes = found[name], MMSB.kernel(name).modes

@@ -24,6 +24,7 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.run.local_sweeps import start_from, sweep_locally
+from tests.devices import PROCESSOR
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 SIZE = 40
@@ -49,12 +50,14 @@ def home(found: mmsbgen.Detection, vertex: object) -> object:
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("update")
     (folder / "graph.txt").write_text("".join(f"{a} {b}\n" for a, b in planted()))
-    mmsbgen.detect(folder / "graph.txt", 6, out=folder / "run", iterations=60, device="pocl", rows="sparse", entries=8)
+    mmsbgen.detect(
+        folder / "graph.txt", 6, out=folder / "run", iterations=60, device=PROCESSOR, rows="sparse", entries=8
+    )
     return folder / "run"
 
 
 def cli(*args: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, ["update", *map(str, args), "--device", "pocl"])
+    result = CliRunner().invoke(main, ["update", *map(str, args), "--device", PROCESSOR])
     assert result.exit_code == code, result.output + repr(result.exception)
     return result
 
@@ -67,7 +70,7 @@ def test_vertices_move_with_their_links(results: Path, tmp_path: Path) -> None:
     new = [(1000, int(v)) for v in rng.choice(np.arange(SIZE, 2 * SIZE), 14, replace=False)]
     before = mmsbgen.Detection.load(results)
     assert home(before, 3) == 0
-    after = mmsbgen.update(results, add=joined + new, remove=gone, out=tmp_path / "new", device="pocl")
+    after = mmsbgen.update(results, add=joined + new, remove=gone, out=tmp_path / "new", device=PROCESSOR)
     assert (home(after, 3), home(after, 1000)) == (2, 1)
     told = after.record["update"]
     assert (told["added"], told["removed"], told["new_vertices"]) == (28, len(gone), 1)
@@ -79,7 +82,7 @@ def test_vertices_move_with_their_links(results: Path, tmp_path: Path) -> None:
     model = [found.predict_links(pairs, calibrated=False) for found in (before, after)]
     assert np.median(np.abs(model[1] / model[0] - 1)) < 0.1
     # A second update takes the first one's graph and pairs; what it takes back gives the first graph.
-    back = mmsbgen.update(tmp_path / "new", add=gone, remove=joined, device="pocl")
+    back = mmsbgen.update(tmp_path / "new", add=gone, remove=joined, device=PROCESSOR)
     assert home(back, 3) == 0
     assert back.record["update"]["updates"] == 2
     assert (
@@ -87,7 +90,7 @@ def test_vertices_move_with_their_links(results: Path, tmp_path: Path) -> None:
     )
     moved = tmp_path / "moved"
     shutil.move(tmp_path / "new", moved)
-    assert mmsbgen.update(moved, add=[(5, 1001)], device="pocl").record["update"]["updates"] == 3
+    assert mmsbgen.update(moved, add=[(5, 1001)], device=PROCESSOR).record["update"]["updates"] == 3
 
 
 def test_pairs_are_held_out_as_in_the_run_whatever_the_defaults_are_now(results: Path, monkeypatch) -> None:
@@ -147,9 +150,9 @@ def test_the_command(results: Path, tmp_path: Path) -> None:
 
 def test_every_chain_follows_from_dense_rows(tmp_path: Path) -> None:
     (tmp_path / "graph.txt").write_text("".join(f"{a} {b}\n" for a, b in planted()))
-    before = mmsbgen.detect(tmp_path / "graph.txt", 5, out=tmp_path / "run", iterations=40, chains=2, device="pocl")
+    before = mmsbgen.detect(tmp_path / "graph.txt", 5, out=tmp_path / "run", iterations=40, chains=2, device=PROCESSOR)
     assert before.record["options"]["rows"] == "dense"
-    after = mmsbgen.update(tmp_path / "run", add=[(v, 1000) for v in range(5)], device="pocl")
+    after = mmsbgen.update(tmp_path / "run", add=[(v, 1000) for v in range(5)], device=PROCESSOR)
     assert home(after, 1000) == 0
     assert [len(one.indices) for one in after.memberships.others] == [4 * SIZE + 1]
     # What was stored exactly stays so where nothing was swept.
@@ -160,7 +163,7 @@ def test_every_chain_follows_from_dense_rows(tmp_path: Path) -> None:
     assert after.predict_links([(0, 1000)]) > after.predict_links([(150, 1000)])
 
 
-def test_sums_follow_the_rows(pocl_device: Device) -> None:
+def test_sums_follow_the_rows(processor: Device) -> None:
     """After local sweeps the sums of columns are those of the rows, and rows that were not swept are as before."""
     graph = as_graph(planted())
     parts = split(graph, validation=0.05, test=0.0, seed=1)
@@ -172,7 +175,7 @@ def test_sums_follow_the_rows(pocl_device: Device) -> None:
     values[:, 0] = 1 - (r - 1) * 2e-3 - (k - r) * 1e-2 / k
     before = Memberships(graph.ids, indices, values, np.where(np.arange(k) < 4, 0.35, 0.05))
     options = Options(n_communities=k, seed=3, rows="sparse", entries=r)
-    sampler = Sampler(after, options, Runtime(pocl_device, MMSB, None, {}))
+    sampler = Sampler(after, options, Runtime(processor, MMSB, None, {}))
     try:
         start_from(sampler, before, change)
         first, _ = sampler.state.entries()
@@ -186,9 +189,9 @@ def test_sums_follow_the_rows(pocl_device: Device) -> None:
         np.testing.assert_allclose(sampler.state.beta()[:k], before.beta, rtol=1e-6)
         done = sweep_locally(sampler, change.ends)
         new = sampler.state.rows(0, change.graph.n_vertices)
-        totals = pocl_device.download(sampler.values["totals"])[:k]
+        totals = processor.download(sampler.values["totals"])[:k]
         np.testing.assert_allclose(totals, new.sum(axis=0), rtol=1e-4)
-        assert not pocl_device.download(sampler.values["fixed_sums"]).any()
+        assert not processor.download(sampler.values["fixed_sums"]).any()
         still = (new == old).all(axis=1)
         assert change.graph.n_vertices - still.sum() <= done.touched < change.graph.n_vertices
         assert not still[at]

@@ -12,13 +12,14 @@ from bench_verdict import of_degrees, planted, power_law, uniform
 import mmsbgen
 from mmsbgen.report.run.run_page import run_page
 from tests.detection.detections import cli
+from tests.devices import PROCESSOR
 
 CAVES = networkx.connected_caveman_graph(20, 4)
 CLIQUES = networkx.disjoint_union(networkx.complete_graph(20), networkx.complete_graph(20))
 
 
 def verdict(links: np.ndarray, k: int, seed: int) -> mmsbgen.Detection:
-    return mmsbgen.detect(links, k, random_state=seed, device="pocl")
+    return mmsbgen.detect(links, k, random_state=seed, device=PROCESSOR)
 
 
 @pytest.mark.slow
@@ -80,7 +81,7 @@ def test_a_report_is_green_only_where_structure_was_found(ring, tmp_path):
 
 
 def test_the_verdict_is_a_fitted_attribute_that_a_file_keeps(ring, tmp_path):
-    model = mmsbgen.MMSB(3, device="pocl", iterations=4).fit(ring)
+    model = mmsbgen.MMSB(3, device=PROCESSOR, iterations=4).fit(ring)
     assert model.verdict_ == model.detection_.verdict
     assert model.verdict_.links == 3
     assert mmsbgen.MMSB.load(model.save(tmp_path / "model")).verdict_ == model.verdict_
@@ -88,6 +89,6 @@ def test_the_verdict_is_a_fitted_attribute_that_a_file_keeps(ring, tmp_path):
 
 def test_a_run_without_held_out_links_on_a_large_graph_does_not_know(ring, monkeypatch):
     monkeypatch.setattr("mmsbgen.sampler.diagnostics.verdict._SMALL", 10)
-    found = mmsbgen.detect(ring, 3, device="pocl", iterations=4, validation=0.0)
+    found = mmsbgen.detect(ring, 3, device=PROCESSOR, iterations=4, validation=0.0)
     assert found.verdict.kind == "unknown"
     assert "--validation" in found.verdict.sentence

@@ -27,11 +27,12 @@ from mmsbgen.sampler.saved.result_folder import FILES
 from mmsbgen.scores import read_cover
 from mmsbgen.scores.cover import words_of
 from mmsbgen.service.exported_results import export
+from tests.devices import PROCESSOR
 
 pytestmark = pytest.mark.opencl
 
 RING = [(f"v{a}", f"v{(a + step) % 30}") for a in range(30) for step in (1, 2)]
-FAST = {"device": "pocl", "iterations": 6, "start": "random", "mini_batch_size": 8, "n_partners": 4}
+FAST = {"device": PROCESSOR, "iterations": 6, "start": "random", "mini_batch_size": 8, "n_partners": 4}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def results(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("results")
-    words = f"detect {graph} -k 5 -o {out} -n 20 -m 8 --device pocl --top 3 --start random -q"
+    words = f"detect {graph} -k 5 -o {out} -n 20 -m 8 --device {PROCESSOR} --top 3 --start random -q"
     done = CliRunner().invoke(main, words.split())
     assert done.exit_code == 0, done.output
     return out
@@ -132,7 +133,9 @@ def test_the_graph_is_found_where_the_run_found_it(results: Path, tmp_path: Path
 def test_ids_that_spreadsheets_take_for_formulas_are_told_and_stay(tmp_path: Path) -> None:
     names = ["=1+1", "@ann", "+b", "-c", "-5", "d"]
     (tmp_path / "g.txt").write_text("".join(f"{a} {b}\n" for a in names for b in names if a < b))
-    words = f"detect {tmp_path / 'g.txt'} -k 2 -o {tmp_path / 'out'} -n 5 --device pocl --start random -q --rule top"
+    words = (
+        f"detect {tmp_path / 'g.txt'} -k 2 -o {tmp_path / 'out'} -n 5 --device {PROCESSOR} --start random -q --rule top"
+    )
     assert CliRunner().invoke(main, words.split()).exit_code == 0
     said = convert(tmp_path / "out", "-o", tmp_path / "x.csv").stderr
     assert "4 ids begin as formulas do, such as '+b': import them into spreadsheets as text" in said
@@ -155,7 +158,9 @@ def test_ids_of_blanks_that_separate_nothing_are_ids(tmp_path: Path) -> None:
     """Only ASCII blanks separate ids, in graphs and in files of communities."""
     names = ["\u2028", "\u00a0", "\u3000x", "a\u2028b", "c"]
     (tmp_path / "g.txt").write_text("".join(f"{a} {b}\n" for a in names for b in names if a < b), encoding="utf-8")
-    words = f"detect {tmp_path / 'g.txt'} -k 2 -o {tmp_path / 'out'} -n 5 --device pocl --start random -q --rule top"
+    words = (
+        f"detect {tmp_path / 'g.txt'} -k 2 -o {tmp_path / 'out'} -n 5 --device {PROCESSOR} --start random -q --rule top"
+    )
     done = CliRunner().invoke(main, words.split())
     assert done.exit_code == 0, done.output
     convert(tmp_path / "out", "-o", tmp_path / "x.txt")
@@ -288,7 +293,7 @@ def test_ids_that_files_cannot_have_are_refused_before_the_run(tmp_path: Path) -
 def test_the_graph_of_a_table_is_read_by_the_columns_of_its_run(tmp_path: Path) -> None:
     file = tmp_path / "ring.csv"
     file.write_text("".join(f"{at},{a},{b}\n" for at, (a, b) in enumerate(RING)))
-    words = f"detect {file} -k 3 -n 2 -m 8 --device pocl --start random -q -o {tmp_path / 'out'}"
+    words = f"detect {file} -k 3 -n 2 -m 8 --device {PROCESSOR} --start random -q -o {tmp_path / 'out'}"
     refused = CliRunner().invoke(main, words.split())
     assert (refused.exit_code, (tmp_path / "out").exists()) == (2, False)
     assert "--columns A,B" in refused.output
@@ -305,7 +310,7 @@ def test_exports_read_the_graph_as_its_run_did(tmp_path: Path) -> None:
     file.write_text("".join(f"{a} {b} {w}\n" for w, (a, b) in enumerate(RING)))
     vertices.write_text("v3\nalone\n")
     reading = ["--format", "text", "--columns", "1,2,3", "--weights", "threshold=10", "--vertices", str(vertices)]
-    words = f"detect {file} -k 3 -n 2 -m 8 --device pocl --start random -q -o {tmp_path / 'out'}"
+    words = f"detect {file} -k 3 -n 2 -m 8 --device {PROCESSOR} --start random -q -o {tmp_path / 'out'}"
     done = CliRunner().invoke(main, [*words.split(), *reading])
     assert done.exit_code == 0, done.output
     convert(tmp_path / "out", "-o", tmp_path / "ring.graphml")

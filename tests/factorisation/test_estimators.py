@@ -21,8 +21,9 @@ from mmsbgen.families.mf.generated import generated_ratings, order_of, start_fac
 from mmsbgen.families.mf.reference import Factors, Steps
 from mmsbgen.families.mf.schedules import SCHEDULES
 from mmsbgen.ratings import Ratings, as_ratings
+from tests.devices import PROCESSOR
 
-DEVICE = "pocl"
+DEVICE = PROCESSOR
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def rmse_of_biases(train: Ratings, test: Ratings) -> float:
 
 
 @pytest.mark.slow
-def test_defaults_beat_biases_by_the_margin_of_float64(planted: tuple[Ratings, Ratings], pocl_device: Any) -> None:
+def test_defaults_beat_biases_by_the_margin_of_float64(planted: tuple[Ratings, Ratings], processor: Any) -> None:
     """The float64 run takes the same steps in a random order."""
     train, test = planted
     biases = rmse_of_biases(train, test)
@@ -74,7 +75,7 @@ def _with_ids(test: Ratings) -> Any:
     return test.user_ids[test.users], test.item_ids[test.items], test.values
 
 
-def test_the_same_seed_gives_the_same_bits(small: Ratings, pocl_device: Any) -> None:
+def test_the_same_seed_gives_the_same_bits(small: Ratings, processor: Any) -> None:
     def fitted(seed: int, **more: Any) -> MatrixFactorization:
         return MatrixFactorization(5, n_epochs=4, deterministic=True, random_state=seed, device=DEVICE, **more).fit(
             small
@@ -93,7 +94,7 @@ def test_the_same_seed_gives_the_same_bits(small: Ratings, pocl_device: Any) -> 
 
 
 @pytest.mark.slow
-def test_every_schedule_comes_to_the_same_error(small: Ratings, pocl_device: Any) -> None:
+def test_every_schedule_comes_to_the_same_error(small: Ratings, processor: Any) -> None:
     def fitted(schedule: str, **more: Any) -> float:
         model = MatrixFactorization(3, n_epochs=8, schedule=schedule, device=DEVICE, **more).fit(small)
         return float(model.history_[-1]["rmse"])
@@ -106,7 +107,7 @@ def test_every_schedule_comes_to_the_same_error(small: Ratings, pocl_device: Any
     assert fitted("adds", storage="bfloat16") == pytest.approx(tiles, rel=0.01)
 
 
-def test_a_matrix_of_rank_one_is_found(pocl_device: Any) -> None:
+def test_a_matrix_of_rank_one_is_found(processor: Any) -> None:
     rng = np.random.default_rng(0)
     u, v = (each.ravel() for each in np.meshgrid(np.arange(30), np.arange(20), indexing="ij"))
     r = np.outer(rng.uniform(1, 2, 30), rng.uniform(1, 2, 20))[u, v]
@@ -115,7 +116,7 @@ def test_a_matrix_of_rank_one_is_found(pocl_device: Any) -> None:
 
 
 @pytest.mark.parametrize("solver", ["cholesky", "cg"])
-def test_least_squares_never_raise_their_objective(solver: str, small: Ratings, pocl_device: Any) -> None:
+def test_least_squares_never_raise_their_objective(solver: str, small: Ratings, processor: Any) -> None:
     def objective(epochs: int) -> float:
         how = {"n_epochs": epochs, "reg": 0.3, "weighted": False, "solver": solver}
         model = ALS(6, **how, device=DEVICE).fit(small).model_
@@ -129,7 +130,7 @@ def test_least_squares_never_raise_their_objective(solver: str, small: Ratings, 
 
 
 @pytest.mark.slow
-def test_implicit_feedback_is_solved_as_implicit_does(pocl_device: Any) -> None:
+def test_implicit_feedback_is_solved_as_implicit_does(processor: Any) -> None:
     """The loss of Hu, Koren and Volinsky, which both descend, from other starts."""
     from implicit.cpu.als import AlternatingLeastSquares
     from threadpoolctl import threadpool_limits
@@ -176,7 +177,7 @@ def test_fitting_does_not_stop_before_factors_have_grown(k: int, processor: Any)
     assert error < 0.9 * values[6000:].std()
 
 
-def test_fitting_stops_by_held_out_ratings_and_keeps_the_best(small: Ratings, pocl_device: Any) -> None:
+def test_fitting_stops_by_held_out_ratings_and_keeps_the_best(small: Ratings, processor: Any) -> None:
     fitted = MatrixFactorization(20, n_epochs=400, reg=0.0, learning_rate=0.1, holdout=0.3, patience=3, device=DEVICE)
     fitted.fit(small)
     errors = [each["rmse"] for each in fitted.history_]
@@ -189,7 +190,7 @@ def test_fitting_stops_by_held_out_ratings_and_keeps_the_best(small: Ratings, po
     assert other.evaluate(_with_ids(test))["rmse"] == pytest.approx(best, rel=1e-4)
 
 
-def test_unknown_ids_are_predicted_by_what_is_known(small: Ratings, pocl_device: Any) -> None:
+def test_unknown_ids_are_predicted_by_what_is_known(small: Ratings, processor: Any) -> None:
     fitted = MatrixFactorization(3, n_epochs=3, device=DEVICE).fit(small)
     model = fitted.model_
     got = fitted.predict([-7, 0, -7], [0, "x", -7], clip=False)
@@ -207,7 +208,7 @@ def test_unknown_ids_are_predicted_by_what_is_known(small: Ratings, pocl_device:
         MatrixFactorization().predict([1], [1])
 
 
-def test_recommendations_and_similar_items_are_numpys(small: Ratings, pocl_device: Any) -> None:
+def test_recommendations_and_similar_items_are_numpys(small: Ratings, processor: Any) -> None:
     fitted = MatrixFactorization(6, n_epochs=5, device=DEVICE).fit(small)
     model, p, q = fitted.model_, fitted.user_factors, fitted.item_factors
     score = model.mean + model.b[3] + model.c + q.astype(float) @ p[3].astype(float)
@@ -227,7 +228,7 @@ def test_recommendations_and_similar_items_are_numpys(small: Ratings, pocl_devic
     np.testing.assert_allclose(cosine, (q @ q[8])[like] / lengths[like] / lengths[8], rtol=1e-5)
 
 
-def test_partial_fit_learns_new_users_and_keeps_the_rest(small: Ratings, pocl_device: Any) -> None:
+def test_partial_fit_learns_new_users_and_keeps_the_rest(small: Ratings, processor: Any) -> None:
     fitted = MatrixFactorization(4, n_epochs=5, device=DEVICE).fit(small)
     before, untouched = fitted.user_factors.copy(), np.arange(60) != 2
     fitted.partial_fit((["new", "new", 2], [1, "thing", 5], [5, 5, 1]))
@@ -240,7 +241,7 @@ def test_partial_fit_learns_new_users_and_keeps_the_rest(small: Ratings, pocl_de
         fitted.set_params(n_factors=9).partial_fit(small)
 
 
-def test_rows_without_ratings_do_not_enter(pocl_device: Any) -> None:
+def test_rows_without_ratings_do_not_enter(processor: Any) -> None:
     matrix = sparse.coo_array((np.ones(6) * [1, 2, 3, 4, 5, 1], ([0, 0, 1, 1, 4, 4], [0, 1, 1, 3, 0, 3])), shape=(5, 6))
     fitted = MatrixFactorization(9, n_epochs=3, device=DEVICE).fit(matrix)
     assert not fitted.user_factors[[2, 3]].any()
@@ -250,14 +251,14 @@ def test_rows_without_ratings_do_not_enter(pocl_device: Any) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e9, 1e-6])
-def test_ratings_of_any_range_are_fitted_alike(small: Ratings, scale: float, pocl_device: Any) -> None:
+def test_ratings_of_any_range_are_fitted_alike(small: Ratings, scale: float, processor: Any) -> None:
     given = small.user_ids[small.users], small.item_ids[small.items]
     one = MatrixFactorization(4, n_epochs=5, device=DEVICE).fit((*given, small.values))
     other = MatrixFactorization(4, n_epochs=5, device=DEVICE).fit((*given, small.values * scale))
     np.testing.assert_allclose(other.predict([1, 2], [3, 4]) / scale, one.predict([1, 2], [3, 4]), rtol=1e-4)
 
 
-def test_constant_ratings_one_rating_and_more_factors_than_users(pocl_device: Any) -> None:
+def test_constant_ratings_one_rating_and_more_factors_than_users(processor: Any) -> None:
     for given in (([1], [2], [3.0]), ([1, 2, 3], [1, 1, 2], [0.0, 0.0, 0.0])):
         for estimator in (MatrixFactorization(40, n_epochs=2, device=DEVICE), ALS(40, n_epochs=2, device=DEVICE)):
             assert estimator.fit(given).predict([1], [1])[0] == pytest.approx(given[2][0])
@@ -276,19 +277,19 @@ def test_constant_ratings_one_rating_and_more_factors_than_users(pocl_device: An
         ({"learning_rate": 50.0}, r"not finite any more after sweep \d with learning_rate=50"),
     ],
 )
-def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str, small: Ratings, pocl_device: Any) -> None:
+def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str, small: Ratings, processor: Any) -> None:
     with pytest.raises(InputError, match=message):
         MatrixFactorization(**{"n_factors": 4, "n_epochs": 9, "device": DEVICE} | parameters).fit(small)
 
 
 @pytest.mark.slow
-def test_scikit_learn_takes_it(small: Ratings, pocl_device: Any) -> None:
+def test_scikit_learn_takes_it(small: Ratings, processor: Any) -> None:
     from sklearn.base import clone
     from sklearn.model_selection import KFold
 
     pairs = np.stack([small.users, small.items], axis=1)
     estimator = clone(MatrixFactorization(3, n_epochs=8, device=DEVICE).set_params(reg=0.3))
-    assert repr(estimator) == "MatrixFactorization(n_factors=3, n_epochs=8, reg=0.3, device='pocl')"
+    assert repr(estimator) == f"MatrixFactorization(n_factors=3, n_epochs=8, reg=0.3, device='{PROCESSOR}')"
     scores = []
     for train, test in KFold(3, shuffle=True, random_state=0).split(pairs):
         scores.append(estimator.fit(pairs[train], small.values[train]).score(pairs[test], small.values[test]))
@@ -296,7 +297,7 @@ def test_scikit_learn_takes_it(small: Ratings, pocl_device: Any) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_the_best_factors(small: Ratings, pocl_device: Any) -> None:
+def test_ctrl_c_leaves_the_best_factors(small: Ratings, processor: Any) -> None:
     fitted = MatrixFactorization(4, n_epochs=10**6, device=DEVICE)
     threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT)).start()
     begin = time.monotonic()
@@ -308,7 +309,7 @@ def test_ctrl_c_leaves_the_best_factors(small: Ratings, pocl_device: Any) -> Non
     assert fitted.evaluate(_with_ids(small))["rmse"] < small.values.std()
 
 
-def test_ids_are_the_same_as_numbers_and_as_text(pocl_device: Any) -> None:
+def test_ids_are_the_same_as_numbers_and_as_text(processor: Any) -> None:
     """An ISBN that ends with X makes all items of a file texts, and those of another file are numbers."""
     rng = np.random.default_rng(0)
     cells = [(u, v) for u in range(20) for v in range(8) if rng.random() < 0.7]
@@ -330,7 +331,7 @@ def test_ids_are_the_same_as_numbers_and_as_text(pocl_device: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [MatrixFactorization, ALS])
-def test_a_tenth_is_held_out_where_that_tells_enough(kind: Any, tmp_path: Path, pocl_device: Any) -> None:
+def test_a_tenth_is_held_out_where_that_tells_enough(kind: Any, tmp_path: Path, processor: Any) -> None:
     users, items, values = generated_ratings(60, 40, 1000, 1)
     file, columns = tmp_path / "odd.csv", ("who", "what", "mark")
     lines = [",".join(columns), *(f"{u},{v},{r}" for u, v, r in zip(users, items, values, strict=True))]
@@ -342,13 +343,13 @@ def test_a_tenth_is_held_out_where_that_tells_enough(kind: Any, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kind", [MatrixFactorization, ALS])
-def test_what_was_held_out_is_not_recommended(kind: Any, small: Ratings, pocl_device: Any) -> None:
+def test_what_was_held_out_is_not_recommended(kind: Any, small: Ratings, processor: Any) -> None:
     fitted = kind(3, n_epochs=2, holdout=0.3, device=DEVICE).fit(small)
     for user in range(60):
         assert not set(fitted.recommend(user, N=40)[0].tolist()) & set(small.items[small.users == user].tolist())
 
 
-def test_users_with_held_out_ratings_only_stay_unknown(pocl_device: Any) -> None:
+def test_users_with_held_out_ratings_only_stay_unknown(processor: Any) -> None:
     given = as_ratings(([*range(30), *range(30)], [0] * 30 + [1] * 30, [float(i % 5) for i in range(60)]))
     fitted = MatrixFactorization(3, n_epochs=2, holdout=0.5, device=DEVICE).fit(given)
     unrated = np.flatnonzero(~fitted.user_factors.any(axis=1))
@@ -359,7 +360,7 @@ def test_users_with_held_out_ratings_only_stay_unknown(pocl_device: Any) -> None
     assert fitted.model_.seen_items.size == 60  # the cell was there
 
 
-def test_counts_of_zero_are_no_preference(pocl_device: Any) -> None:
+def test_counts_of_zero_are_no_preference(processor: Any) -> None:
     users, items, counts = generated_ratings(40, 30, 300, 3)
     zeros = [(0, v) for v in range(30) if v not in items[users == 0]]
     more = [*users, *(u for u, _ in zeros)], [*items, *(v for _, v in zeros)], [*counts, *(0.0 for _ in zeros)]
@@ -374,7 +375,7 @@ def test_counts_of_zero_are_no_preference(pocl_device: Any) -> None:
 
 
 @pytest.mark.slow
-def test_few_steps_are_taken_where_they_come_as_far(pocl_device: Any) -> None:
+def test_few_steps_are_taken_where_they_come_as_far(processor: Any) -> None:
     counts = generated_ratings(40, 30, 300, 3)
 
     def factors(alpha: float, solver: str) -> bytes:
@@ -385,7 +386,7 @@ def test_few_steps_are_taken_where_they_come_as_far(pocl_device: Any) -> None:
         assert factors(alpha, "auto") == factors(alpha, solver) != factors(alpha, other)
 
 
-def test_factors_that_are_not_finite_are_never_kept(small: Ratings, pocl_device: Any) -> None:
+def test_factors_that_are_not_finite_are_never_kept(small: Ratings, processor: Any) -> None:
     """The error is of clipped predictions at a few ratings, so that it may be finite when factors are not."""
 
     class Broken:
@@ -408,7 +409,7 @@ def test_factors_that_are_not_finite_are_never_kept(small: Ratings, pocl_device:
             fit_sweeps(Broken(), lambda t: None, 3, Scaled.of(small.values), Broken.cells, patience, "x")  # type: ignore[arg-type]
 
 
-def test_pairs_of_a_list_keep_their_types(small: Ratings, pocl_device: Any) -> None:
+def test_pairs_of_a_list_keep_their_types(small: Ratings, processor: Any) -> None:
     given = [7, "x", 7], ["f3", 4, 4], [3.0, 4.0, 5.0]
     fitted = MatrixFactorization(2, n_epochs=1, device=DEVICE).fit([[7, "f3"], ["x", 4], [7, 4]], given[2])
     assert set(fitted.user_ids_.tolist()) == {7, "x"}

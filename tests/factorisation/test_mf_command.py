@@ -18,6 +18,7 @@ from mmsbgen.factorisation.device_sweeps import DeviceSweeps, StochasticSweeps
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.families.mf.schedules import PROMISES, SCHEDULES
+from tests.devices import PROCESSOR
 
 
 def run(*words: object) -> Result:
@@ -35,7 +36,7 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(ratings: Path) -> Path:
     file = ratings.with_name("model.npz")
-    done = run("fit", ratings, "-k", 4, "-o", file, "--device", "pocl", "--deterministic")
+    done = run("fit", ratings, "-k", 4, "-o", file, "--device", PROCESSOR, "--deterministic")
     assert done.exit_code == 0, done.output
     assert "1500 ratings of 80 users and 50 items" in done.stdout
     assert "by tiles" in done.stdout
@@ -85,7 +86,7 @@ def test_schedules_are_listed_and_those_of_fit() -> None:
 @pytest.mark.slow
 @pytest.mark.opencl
 def test_schedules_are_timed_on_ratings(ratings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = json.loads(run("schedules", ratings, "-k", 4, "--device", "pocl", "--json").stdout)
+    found = json.loads(run("schedules", ratings, "-k", 4, "--device", PROCESSOR, "--json").stdout)
     assert [found[name] for name in ("users", "items", "ratings")] == [80, 50, 1500]
     rows = {each["schedule"]: each for each in found["schedules"]}
     assert list(rows) == list(SCHEDULES)
@@ -101,7 +102,7 @@ def test_schedules_are_timed_on_ratings(ratings: Path, monkeypatch: pytest.Monke
         sweep(on, *given)
 
     monkeypatch.setattr(StochasticSweeps, "sweep", failing)
-    done = run("schedules", ratings, "-k", 4, "--device", "pocl")
+    done = run("schedules", ratings, "-k", 4, "--device", PROCESSOR)
     assert done.exit_code == 0, done.output
     assert "diagonals: no memory left" in done.stderr
     assert f"1500 ratings of 80 users and 50 items, at most {found['degree']} of one; 4 factors" in done.stdout
@@ -129,7 +130,7 @@ def test_a_device_without_room_for_the_best_factors(
 
     monkeypatch.setattr(DeviceSweeps, "keep", kept)
     file = tmp_path / "again.npz"
-    done = run("fit", ratings, "-k", 4, "-o", file, "--device", "pocl", "--deterministic")
+    done = run("fit", ratings, "-k", 4, "-o", file, "--device", PROCESSOR, "--deterministic")
     assert done.exit_code == 0, done.output
     assert {shape[0] for shape in asked} == {80}
     with np.load(model) as before, np.load(file) as again:
@@ -142,7 +143,7 @@ def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
     for method, solver in (("als", "auto"), ("implicit", "cg")):
         file = tmp_path / f"{method}.npz"
         sizes = "-k", 4, "--epochs", 2, "--solver", solver
-        done = run("fit", ratings, "--method", method, *sizes, "-o", file, "--device", "pocl", "--json")
+        done = run("fit", ratings, "--method", method, *sizes, "-o", file, "--device", PROCESSOR, "--json")
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["sweeps"] <= 2
         assert run("recommend", file, "--user", 0).exit_code == 0
@@ -182,7 +183,7 @@ def test_what_is_wrong_is_told(
 def test_duplicates_are_joined_as_asked(tmp_path: Path) -> None:
     file, out = tmp_path / "twice.csv", tmp_path / "m.npz"
     file.write_text("".join(f"{u},{v},{u % 5}\n" for u in range(20) for v in range(6)) + "1,2,3\n")
-    words = ("fit", file, "-o", out, "-k", 1, "--epochs", 1, "--device", "pocl", "--holdout", 0)
+    words = ("fit", file, "-o", out, "-k", 1, "--epochs", 1, "--device", PROCESSOR, "--holdout", 0)
     assert run(*words).exit_code == 2
     done = run(*words, "--duplicates", "last")
     assert done.exit_code == 0, done.output
@@ -230,7 +231,7 @@ def test_ratings_to_stop_by_that_are_left_out_are_told(ratings: Path, tmp_path: 
     test = tmp_path / "test.csv"
     test.write_text("".join(ratings.read_text().splitlines(keepends=True)[:50]) + "nobody,film 1,3\n1,nothing,3\n")
     out = tmp_path / "m.npz"
-    done = run("fit", ratings, "--test", test, "-k", 2, "--epochs", 2, "-o", out, "--device", "pocl")
+    done = run("fit", ratings, "--test", test, "-k", 2, "--epochs", 2, "-o", out, "--device", PROCESSOR)
     assert done.exit_code == 0, done.output
     assert "2 held-out ratings by unknown users or of unknown items were left out" in done.stdout
 
@@ -246,7 +247,7 @@ def test_ctrl_c_saves_and_exits_with_130(ratings: Path, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(DeviceSweeps, "errors", interrupted)
     out = tmp_path / "m.npz"
-    done = run("fit", ratings, "-k", 4, "-o", out, "--device", "pocl")
+    done = run("fit", ratings, "-k", 4, "-o", out, "--device", PROCESSOR)
     assert done.exit_code == 130
     assert "stopped in sweep 1, with the best factors so far" in done.stderr
     assert "; 1 sweep, " in done.stdout
@@ -265,6 +266,6 @@ def test_ctrl_c_after_the_last_sweep_loses_nothing(
 
     monkeypatch.setattr(DeviceSweeps, "factors", interrupted)
     out = tmp_path / "m.npz"
-    done = run("fit", ratings, "-k", 4, "--epochs", 2, "-o", out, "--device", "pocl")
+    done = run("fit", ratings, "-k", 4, "--epochs", 2, "-o", out, "--device", PROCESSOR)
     assert done.exit_code == 0, done.output
     assert run("recommend", out, "--user", 7).exit_code == 0

@@ -13,8 +13,9 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.factorisation import ALS, MatrixFactorization, load_model
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.ratings import Ratings, as_ratings
+from tests.devices import PROCESSOR
 
-DEVICE = "pocl"
+DEVICE = PROCESSOR
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def small() -> Ratings:
     return as_ratings(generated_ratings(60, 40, 900, 1))
 
 
-def test_models_are_saved_whole(small: Ratings, tmp_path: Path, pocl_device: Any) -> None:
+def test_models_are_saved_whole(small: Ratings, tmp_path: Path, processor: Any) -> None:
     named = [f"user {u}" for u in small.users], small.items, small.values
     for number, fitted in enumerate((
         MatrixFactorization(3, n_epochs=2, reg=0.2, device=DEVICE).fit(named).partial_fit(([7], [7], [1.0])),
@@ -45,7 +46,7 @@ def test_models_are_saved_whole(small: Ratings, tmp_path: Path, pocl_device: Any
         load_model(tmp_path / "none.npz")
 
 
-def test_numpys_integers_are_saved(small: Ratings, tmp_path: Path, pocl_device: Any) -> None:
+def test_numpys_integers_are_saved(small: Ratings, tmp_path: Path, processor: Any) -> None:
     fitted = MatrixFactorization(np.int64(3), n_epochs=np.int32(1), device=DEVICE).fit(small)  # type: ignore[arg-type]
     fitted.save(tmp_path / "m.npz")
     assert load_model(tmp_path / "m.npz").partial_fit(small).n_factors == 3
@@ -66,7 +67,7 @@ def test_numpys_integers_are_saved(small: Ratings, tmp_path: Path, pocl_device: 
         {"history_": [{"sweep": 1, "seconds": 0.1}]},
     ],
 )
-def test_forged_models_are_refused(forged: dict[str, Any], small: Ratings, tmp_path: Path, pocl_device: Any) -> None:
+def test_forged_models_are_refused(forged: dict[str, Any], small: Ratings, tmp_path: Path, processor: Any) -> None:
     fitted = MatrixFactorization(2, n_epochs=1, device=DEVICE).fit(small)
     if "scale" in forged:
         fitted._scaled = dataclasses.replace(fitted._scaled, **forged)

@@ -16,6 +16,8 @@ from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Traits
 
+Item = tuple[str, Any]
+
 KS = (1, 3, 7, 64, 100, 257, 1024)
 #: Values over which problems vary; a kernel takes those of its own parameters.
 FACTORS: dict[str, tuple[Any, ...]] = {
@@ -33,6 +35,9 @@ FACTORS: dict[str, tuple[Any, ...]] = {
 _SHARED_N = (11, 1, 200, 1025)
 #: Block sizes of which every pair with another value is covered; others come at least once.
 BLOCKS = (1, 4, 48, 256, 1024)
+#: What a row has whose step draws, which is half of such a kernel's code: each other value comes with it.
+DRAWS = ("draws", True)
+_DRAWING: Set[Item] = {("step", "split"), ("noise", "on")}
 #: Kernels whose templates share what their axes set, covered together; each of the others is a group by itself.
 GROUPS = (
     ("update_phi", "block_links", "star_rows"),
@@ -62,7 +67,6 @@ GROUPS = (
 #: Completions of a pair of values of which the best is taken, for each kernel that has it.
 _TRIES = 5
 
-Item = tuple[str, Any]
 Pair = tuple[Item, Item]
 Row = Mapping[str, Any]
 Values = tuple[Any, ...]
@@ -111,8 +115,8 @@ def claimed(a: Item, b: Item) -> bool:
 
 
 def pairs(row: Row, claims: Callable[[Item, Item], bool] = claimed) -> Iterator[Pair]:
-    """The claimed pairs of a variant's values."""
-    items = sorted(row.items())
+    """The claimed pairs of a variant's values; that it draws is one of them."""
+    items = sorted({**row, **dict([DRAWS])}.items() if row.items() >= _DRAWING else row.items())
     return ((a, b) for a, b in itertools.combinations_with_replacement(items, 2) if claims(a, b))
 
 
@@ -186,6 +190,20 @@ class _Kernel:
         rng = random.Random(spec.name)
         for name, values in list(self.factors.items()):
             self.factors[name] = tuple(x for x in values if self.complete({name: x}, _as_they_are, rng) is not None)
+
+    def items(self) -> list[list[Item]]:
+        """What rows have, by name and in the order of the names."""
+        own = {name: [(name, value) for value in values] for name, values in self.factors.items()}
+        if self.fixed((DRAWS, DRAWS)):
+            own[DRAWS[0]] = [DRAWS]
+        return [own[name] for name in sorted(own)]
+
+    def fixed(self, pair: Pair) -> dict[str, Any] | None:
+        """The values that a row with a pair has at least, or None where the kernel has no such row."""
+        asked = {each for item in pair for each in (_DRAWING if item == DRAWS else (item,))}
+        found = dict(asked)
+        have = len(found) == len(asked) and all(value in self.factors.get(name, ()) for name, value in asked)
+        return found if have else None
 
     def complete(self, fixed: Row, prefer: Callable[[str, Row, Values], Values], rng: random.Random) -> Row | None:
         """A valid row with the values ``fixed``, or None where there is none at all.
@@ -265,13 +283,19 @@ class _Kernel:
         return Variant(self.spec, problem, config)
 
     def effort(self, row: Row) -> float:
-        """How long the source is that a compiler sees: unrolled loops by their turns, each as often as rows wait."""
+        """How long a compiler takes: unrolled loops by their turns, each as often as rows wait; draws; sub-groups.
+
+        Intel's takes about three times as long where a step draws, and where work-items become sub-groups; where both
+        is so, longer with wider vectors: 13 s for 16 elements, which most kernels take 0.2 s for.
+        """
         variant = self.variant(row)
         problem = self.spec.check_problem(variant.problem)
+        drawing, grouped = row.items() >= _DRAWING, row.get("team") == "subgroup" or row.get("reduction") == "shuffle"
+        times = 3.0 ** (drawing + grouped) * max(1.0, int(row.get("vector_width", 1)) / 4 if drawing and grouped else 1)
         if not self.spec.variables(problem, variant.config, self.traits).get("unrolled", False):
-            return 1.0
+            return times
         rows = int(row.get("rows_in_flight", row.get("pairs_in_flight", 1)))
-        return 1.0 + chunks(problem, variant.config, self.traits) * rows / 4
+        return times * (1.0 + chunks(problem, variant.config, self.traits) * rows / 4)
 
 
 @dataclass
@@ -296,10 +320,9 @@ class _Search:
         """Of some valid rows with a pair the one that has most wanted pairs for its effort, or None."""
         found: list[tuple[float, _Kernel, Row]] = []
         for kernel in self.kernels:
-            if any(value not in kernel.factors.get(name, ()) for name, value in pair):
-                continue
+            fixed = kernel.fixed(pair)
             for _ in range(_TRIES):
-                row = kernel.complete(dict(pair), self.prefer, self.rng)
+                row = None if fixed is None else kernel.complete(fixed, self.prefer, self.rng)
                 if row is None:
                     break
                 gain = sum(each in self.wanted for each in pairs(row, self.claims))
@@ -323,12 +346,12 @@ def covering(
     wanted: set[Pair] = set()
     lengths: dict[str, int] = {}
     for kernel in kernels:
-        items = [[(name, value) for value in values] for name, values in sorted(kernel.factors.items())]
+        items = kernel.items()
         for xs, ys in itertools.combinations(items, 2):
             wanted |= {(a, b) for a in xs for b in ys if claims(a, b)}
         wanted |= {(a, a) for values in items for a in values}
         wanted -= {(a, b) for a, b in elsewhere if a != b and "kernel" not in (a[0], b[0])}
-        lengths |= {name: max(len(values), lengths.get(name, 0)) for name, values in kernel.factors.items()}
+        lengths |= {values[0][0]: max(len(values), lengths.get(values[0][0], 0)) for values in items}
     rng = random.Random(f"{' '.join(names)} {traits.dialect} {traits.kind}")
 
     def place(pair: Pair) -> tuple[int, float]:

@@ -116,8 +116,9 @@ def several_configs(device: Device, problem: Problem, count: int) -> list[dict[s
     valid = [
         config
         for config in PHI.space.configs(problem, traits_of(device.info))
-        # What a work-item does with more rows is unrolled, for 20 seconds of compiling; the covering sample has it.
-        if config["team"] != "item" or config["rows_in_flight"] <= 2
+        # What is done with more rows is unrolled, and wide draws of sub-groups take 5 seconds of compiling; the
+        # covering sample has both.
+        if config["rows_in_flight"] <= 2 and config["vector_width"] <= 4
     ]
     generator = np.random.default_rng(1)
     groups = [

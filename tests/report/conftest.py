@@ -11,6 +11,7 @@ import pytest
 
 from mmsbgen.db.exchange.jsonl import Bundle, read
 from mmsbgen.detection.detect import Detection, detect
+from tests.devices import PROCESSOR
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -102,7 +103,7 @@ def check_self_contained(page: Path) -> Parsed:
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Detection]:
     """A finished run on a graph that is too large to be drawn vertex by vertex."""
     out = tmp_path_factory.mktemp("runs") / "grqc"
-    found = detect(DATA / "CA-GrQc.txt.gz", 20, device="pocl", iterations=60, out=out)
+    found = detect(DATA / "CA-GrQc.txt.gz", 20, device=PROCESSOR, iterations=60, out=out)
     return out, found
 
 
@@ -110,7 +111,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Detection]:
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Detection]:
     """A run on a small graph, nothing held out."""
     out = tmp_path_factory.mktemp("runs") / "small"
-    found = detect(DATA / "fb_3980.txt.gz", 6, device="pocl", validation=0.0, test=0.0, iterations=60, out=out)
+    found = detect(DATA / "fb_3980.txt.gz", 6, device=PROCESSOR, validation=0.0, test=0.0, iterations=60, out=out)
     return out, found
 
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from mmsbgen.cli import main
 from mmsbgen.factorisation import ALS, MatrixFactorization
 from mmsbgen.families.mf.generated import generated_ratings
+from tests.devices import PROCESSOR
 from tests.report.conftest import check_self_contained
 
 pytestmark = pytest.mark.opencl
@@ -21,8 +22,8 @@ def called(*arguments: object) -> Result:
 
 
 @pytest.fixture
-def model(pocl_device: Any, tmp_path: Path) -> Path:
-    fitted = MatrixFactorization(3, n_epochs=12, holdout=0.2, patience=2, device="pocl")
+def model(processor: Any, tmp_path: Path) -> Path:
+    fitted = MatrixFactorization(3, n_epochs=12, holdout=0.2, patience=2, device=PROCESSOR)
     fitted.fit(generated_ratings(80, 50, 1500, 1)).save(tmp_path / "films.npz")
     return tmp_path / "films.npz"
 
@@ -41,8 +42,8 @@ def test_it_shows_how_the_fit_learnt(model: Path) -> None:
     assert any("learning_rate" in row.text and "0.02" in row.text for row in page.all("tr"))
 
 
-def test_counts_have_no_error_to_draw(pocl_device: Any, tmp_path: Path) -> None:
-    ALS(2, n_epochs=2, implicit=True, device="pocl").fit(generated_ratings(40, 30, 300, 3)).save(tmp_path / "m.npz")
+def test_counts_have_no_error_to_draw(processor: Any, tmp_path: Path) -> None:
+    ALS(2, n_epochs=2, implicit=True, device=PROCESSOR).fit(generated_ratings(40, 30, 300, 3)).save(tmp_path / "m.npz")
     done = called(tmp_path / "m.npz", "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]

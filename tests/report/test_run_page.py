@@ -19,6 +19,7 @@ from mmsbgen.detection.detect import Detection, detect
 from mmsbgen.report.page import write
 from mmsbgen.report.run.run_page import run_page
 from mmsbgen.report.style import Picture
+from tests.devices import PROCESSOR
 from tests.report.conftest import DATA, check_self_contained, parsed
 
 pytestmark = pytest.mark.opencl
@@ -209,7 +210,9 @@ def test_no_community_or_one(count: int, tmp_path: Path) -> None:
     # A share above 90 % for none; two separate cliques of which the smaller falls below for one.
     clique = [(a, b) for a in range(12) for b in range(a)]
     rule = {"rule": "threshold", "threshold": 0.999999} if count == 0 else {"rule": "top", "threshold": 1}
-    found = detect(np.array(clique), 2 if count == 0 else 1, device="pocl", iterations=4, out=tmp_path / "run", **rule)
+    found = detect(
+        np.array(clique), 2 if count == 0 else 1, device=PROCESSOR, iterations=4, out=tmp_path / "run", **rule
+    )
     assert len(found.communities) == count
     page = check_self_contained(write(run_page(tmp_path / "run"), tmp_path / "out"))
     assert page.tiles[f"communities found (K = {2 if count == 0 else 1})"] == str(count)
@@ -222,7 +225,7 @@ def test_no_community_or_one(count: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("chains", "more"), [(1, {}), (3, {}), (1, {"validation": 0.0}), (1, {"iterations": 5})])
 def test_a_run_that_samples_shows_its_draws(chains: int, more: dict[str, Any], tmp_path: Path) -> None:
     options = {"iterations": 60, "noise": True, "evaluate_every": 1, "start": "random", "chains": chains, **more}
-    found = detect(DATA / "fb_3980.txt.gz", 4, device="pocl", out=tmp_path / "run", **options)
+    found = detect(DATA / "fb_3980.txt.gz", 4, device=PROCESSOR, out=tmp_path / "run", **options)
     told = found.record["sampling"]
     shown = run_page(tmp_path / "run")
     page = check_self_contained(write(shown, tmp_path / "out"))
@@ -256,7 +259,7 @@ def test_hostile_ids_stay_text(tmp_path: Path) -> None:
     ]  # fmt: skip
     file = tmp_path / "a$b<i>.txt"
     file.write_text("".join(f"{a}\t{b}\n" for i, a in enumerate(names) for b in names[:i]))
-    options: dict[str, Any] = {"rule": "top", "threshold": 1, "iterations": 4, "device": "pocl"}
+    options: dict[str, Any] = {"rule": "top", "threshold": 1, "iterations": 4, "device": PROCESSOR}
     detect(file, 1, out=tmp_path / "run", **options)
     page = check_self_contained(write(run_page(tmp_path / "run"), tmp_path / "out"))
     assert page.texts("title")[0] == "Communities of a$b<i>"
@@ -287,7 +290,7 @@ def test_all_of_pi_gives_the_same_page(tmp_path: Path) -> None:
     pages = []
     for whole in (False, True):
         out = tmp_path / str(whole)
-        detect(DATA / "fb_3980.txt.gz", 5, device="pocl", iterations=20, whole=whole, out=out)
+        detect(DATA / "fb_3980.txt.gz", 5, device=PROCESSOR, iterations=20, whole=whole, out=out)
         pages.append([(p.name, p.alt) for p in run_page(out).pictures])
     assert pages[0] == pages[1]
 
@@ -313,7 +316,7 @@ def test_damaged_results_are_refused(small_run: Run, tmp_path: Path, damage: Any
 
 
 def test_a_run_of_no_iteration(tmp_path: Path) -> None:
-    detect(DATA / "fb_3980.txt.gz", 4, device="pocl", iterations=0, out=tmp_path / "run")
+    detect(DATA / "fb_3980.txt.gz", 4, device=PROCESSOR, iterations=0, out=tmp_path / "run")
     page = check_self_contained(write(run_page(tmp_path / "run"), tmp_path / "out"))
     assert "held-out.png" in {path.name for path in (tmp_path / "out").iterdir()}
     assert page.texts("td")[page.texts("td").index("iterations") + 1] == "0"

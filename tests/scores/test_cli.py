@@ -137,11 +137,11 @@ def test_the_help_says_what_is_compared():
     assert "With TRUTH, all measures are over the same vertices: those of the graph if it is known, else those" in text
 
 
-def test_a_result_folder_tells_its_graph(tmp_path: Path, pocl_device: Device):
+def test_a_result_folder_tells_its_graph(tmp_path: Path, processor: Device):
     graph, out, truth = tmp_path / "links.csv", tmp_path / "out", tmp_path / "truth.txt"
     rows = [f"{number},{a},{b},2020\n" for number, (a, b) in enumerate(combinations("abcd", 2))]
     graph.write_text("row,person,friend,since\n" + "".join(rows) + "9,d,e,2021\n9,e,f,2021\n")
-    detect(graph, 2, columns=("person", "friend"), iterations=4, out=out, device=pocl_device.info.spec)
+    detect(graph, 2, columns=("person", "friend"), iterations=4, out=out, device=processor.info.spec)
     truth.write_text("a b c d\n")
     found = json.loads(call(out, truth, "--json").stdout)
     by_hand = call(out / "communities.txt", truth, "--graph", graph, "--columns", "person,friend", "--json")

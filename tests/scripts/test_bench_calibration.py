@@ -10,6 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from tests.devices import PROCESSOR
+
 
 @pytest.fixture
 def bench(scripts: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
@@ -47,7 +49,7 @@ def test_the_report_has_the_errors_before_and_after(
     bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "LFR", {"tiny": (300, 20.0, 40, (20, 50), 0.2, 0.5, 2)})
-    words = ["--device", "pocl", "--repetitions", "1", "--output", str(tmp_path)]
+    words = ["--device", PROCESSOR, "--repetitions", "1", "--output", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["bench_calibration.py", *words])
     bench.main()
     told = capsys.readouterr().out

@@ -9,21 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.devices import PROCESSOR
+
 DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_a_chain_is_timed_with_what_is_best_by_itself(scripts: Path, tmp_path: Path) -> None:
     """Of theta_partial as tuned for the chain's very problem; of update_phi there are no trials but another K's."""
     database = str(tmp_path / "tuning.sqlite3")
-    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", "pocl", "--quiet", "--database", database]
+    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", PROCESSOR, "--quiet", "--database", database]
     tune += ["--kernel", "theta_partial", "--roof-mib", "16", "--budget-trials", "4"]
     settings = {"K": 8, "m": 16, "n": 4, "N": 5242, "partners": "uniform", "step": "split", "noise": "on"}
     for name, value in settings.items():
         tune += ["-p", f"{name}={value}"]
     subprocess.run(tune, capture_output=True, check=True, timeout=240)
-    command = [sys.executable, str(scripts / "bench" / "bench_chain.py"), "--device", "pocl", "--source", database]
+    command = [sys.executable, str(scripts / "bench" / "bench_chain.py"), "--device", PROCESSOR, "--source", database]
     command += ["--graph", str(DATA / "CA-GrQc.txt.gz"), "-k", "8", "-m", "16", "-n", "4", "--partners", "uniform"]
     command += ["--mini-batch", "random-node", "--count", "2", "--repetitions", "3", "--most", "2"]
     command += ["--database", str(tmp_path / "none.sqlite3"), "--output", str(tmp_path)]
@@ -51,9 +53,16 @@ def test_a_chain_is_timed_with_what_is_best_by_itself(scripts: Path, tmp_path: P
 
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_blocks_are_timed_by_whole_sweeps(scripts: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(scripts / "bench" / "bench_chain.py"), "--device", "pocl", "--kernel", "block_links"]
+    command = [
+        sys.executable,
+        str(scripts / "bench" / "bench_chain.py"),
+        "--device",
+        PROCESSOR,
+        "--kernel",
+        "block_links",
+    ]
     command += ["--graph", str(DATA / "CA-GrQc.txt.gz"), "-k", "8", "-m", "1024", "-n", "64", "--no-noise"]
     command += ["--count", "1", "--repetitions", "2", "--database", str(tmp_path / "none.sqlite3"), "--name", "blocks"]
     subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, check=True, timeout=240)

@@ -9,21 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.devices import PROCESSOR
+
 DATA = Path(__file__).parents[1] / "data"
 SMALL = ["-k", "8", "-m", "16", "-n", "4", "--roof-mib", "16"]
 
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_chains_have_what_the_database_says(scripts: Path, tmp_path: Path) -> None:
     database, graph = str(tmp_path / "tuning.sqlite3"), str(DATA / "CA-GrQc.txt.gz")
-    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", "pocl", "--quiet", "--database", database]
+    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", PROCESSOR, "--quiet", "--database", database]
     tune += ["--kernel", "theta_partial", "--kernel", "update_phi", "--roof-mib", "16", "--budget-trials", "2"]
     settings = {"K": 8, "m": 16, "n": 4, "N": 5242, "partners": "uniform", "step": "split", "noise": "on"}
     for name, value in settings.items():
         tune += ["-p", f"{name}={value}"]
     subprocess.run(tune, capture_output=True, check=True, timeout=240)
-    command = [sys.executable, str(scripts / "bench" / "bench_iteration.py"), "--device", "pocl", "--graph", graph]
+    command = [sys.executable, str(scripts / "bench" / "bench_iteration.py"), "--device", PROCESSOR, "--graph", graph]
     command += SMALL
     command += ["--step", "split", "--count", "4", "--repetitions", "2", "--database", database]
     subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, check=True, timeout=240)
@@ -37,9 +39,9 @@ def test_chains_have_what_the_database_says(scripts: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_sweeps_of_blocks_are_timed_whole(scripts: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(scripts / "bench" / "bench_iteration.py"), "--device", "pocl"]
+    command = [sys.executable, str(scripts / "bench" / "bench_iteration.py"), "--device", PROCESSOR]
     command += ["--graph", str(DATA / "CA-GrQc.txt.gz"), "--mini-batch", "block", "-k", "8", "-m", "2048", "-n", "64"]
     command += ["--count", "1", "--repetitions", "2", "--roof-mib", "16", "--output", str(tmp_path)]
     command += ["--database", str(tmp_path / "none.sqlite3")]

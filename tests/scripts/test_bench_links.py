@@ -18,6 +18,7 @@ import pytest
 from scipy.stats import chisquare
 
 from mmsbgen.sampler.diagnostics.held_out import auc
+from tests.devices import PROCESSOR
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -120,9 +121,9 @@ def call(bench: ModuleType, monkeypatch: pytest.MonkeyPatch, folder: Path, *word
 
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_from_a_graph_to_a_page(bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["--data", str(DATA), "--graphs", "fb_348", "--device", "pocl", "--limit", "200"]
+    words = ["--data", str(DATA), "--graphs", "fb_348", "--device", PROCESSOR, "--limit", "200"]
     report = call(bench, monkeypatch, tmp_path, *words, "--methods", "mmsbgen,adamic-adar,als")
     assert [(one["method"], one["status"]) for one in report["runs"]] == [
         ("mmsbgen", "ok"),

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.devices import PROCESSOR
+
 
 @pytest.fixture
 def bench(scripts: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
@@ -20,7 +22,7 @@ def test_the_report_has_the_runs(
     bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "GRAPHS", {"fb_3980": 4})
-    words = ["--device", "pocl", "--sweeps", "40", "--chains", "2", "--output", str(tmp_path)]
+    words = ["--device", PROCESSOR, "--sweeps", "40", "--chains", "2", "--output", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["bench_sampling.py", *words])
     bench.main()
     told = capsys.readouterr().out

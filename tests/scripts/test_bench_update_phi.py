@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.devices import PROCESSOR
+
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_types_of_rows_are_timed_in_turns(scripts: Path, tmp_path: Path) -> None:
     database = str(tmp_path / "tuning.sqlite3")
     sizes = ["-p", "K=16", "-p", "N=2000", "-p", "m=64", "-p", "n=4", "-p", "step=split", "-p", "noise=on"]
-    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", "pocl", "--quiet", "--database", database, *sizes]
+    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", PROCESSOR, "--quiet", "--database", database, *sizes]
     tune += ["--kernel", "update_phi", "--roof-mib", "16", "--budget-trials", "2"]
     subprocess.run(tune, capture_output=True, check=True, timeout=240)
-    command = [sys.executable, str(scripts / "bench" / "bench_update_phi.py"), "--device", "pocl", "-k", "16"]
+    command = [sys.executable, str(scripts / "bench" / "bench_update_phi.py"), "--device", PROCESSOR, "-k", "16"]
     command += ["-N", "2000", "-m", "64", "-n", "4", "--storage", "bfloat16", "--step", "split", "--roof-mib", "16"]
     command += ["--repetitions", "3", "--output", str(tmp_path), "--name", "found", "--database", database]
     subprocess.run(command, capture_output=True, check=True, timeout=240)

@@ -11,6 +11,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from tests.devices import PROCESSOR
+
 
 @pytest.fixture
 def bench(scripts: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
@@ -47,7 +49,7 @@ def test_the_report_counts_verdicts(
     monkeypatch.setattr(bench, "PLANTED", ((100, 2, 10.0),))
     monkeypatch.setattr(bench, "SIGNALS", (6.0,))
     monkeypatch.setattr(bench, "SIZES", {100: 100})
-    words = ["--device", "pocl", "--random", "1", "--repetitions", "1", "--output", str(tmp_path)]
+    words = ["--device", PROCESSOR, "--random", "1", "--repetitions", "1", "--output", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["bench_verdict.py", *words])
     bench.main()
     told = capsys.readouterr().out

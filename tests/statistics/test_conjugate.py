@@ -65,13 +65,13 @@ def test_memberships(chain_device: Device, kind: type[ListedRows | BlockRows]) -
 @pytest.mark.slow
 def test_memberships_by_the_reference() -> None:
     """All chains in one row: the drift is scaled so that each coordinate feels the sum of its own chain's phi."""
-    m, q = 600, np.where(ANCHORS > 0, BETA, DELTA)
+    m, q = 600, np.where(np.eye(K)[:3] > 0, BETA, DELTA)
     phi = np.maximum(np.random.default_rng(32).dirichlet(POSTERIOR, m), FLOOR)
     found = Moments(MEAN)
     for iteration in range(3500):
         sums = phi.sum(axis=1, keepdims=True)
         pi = phi / sums
-        drift = (q / (pi @ q.T)[:, :, None]).sum(axis=1) - len(ANCHORS)
+        drift = (np.array(COUNTS) / (pi @ q.T)) @ q - len(ANCHORS)
         step = equations.Step("split", EPS / 2, 1 / K, seed=32, iteration=iteration)
         whole = phi.ravel()
         end = equations.end_row(whole, pi.ravel(), (drift * phi.sum() / sums).ravel(), whole * 0, 0, step)

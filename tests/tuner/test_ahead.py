@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -169,6 +169,45 @@ def test_no_more_is_compiled_ahead_than_there_is_time_to_measure(
     assert 1 <= len(kernel.trials) <= 10
     assert compiler.calls <= len(kernel.trials) + 4, "a batch for sixteen compilers would be 32"
     assert evaluate.part() >= 1
+
+
+class OfProcessor:
+    """Two processes that compile while nothing is timed; it notes what they are asked for, and what is waited for."""
+
+    jobs, before, name = 2, True, staticmethod(digest)
+
+    def __init__(self) -> None:
+        self.asked: list[Sequence[Config]] = []
+        self.awaited: list[Sequence[Config]] = []
+        self.seconds: dict[object, float] = {}
+
+    def done(self, names: Sequence[object]) -> list[bool]:
+        return [name in self.seconds for name in names]
+
+    def ask(self, configs: Sequence[Config]) -> None:
+        self.asked.append(configs)
+
+    def wait(self, stop: Callable[[], bool], configs: Sequence[Config]) -> None:
+        self.awaited.append(configs)
+        self.seconds |= {digest(config): 1.0 for config in configs}
+
+
+def test_a_compiler_of_a_processor_does_not_idle_while_the_other_compiles(store: Store) -> None:
+    """It begins what is tried next, which is not waited for; what is only likely to be does not keep it busy."""
+    run, space = RunRecord(strategy="default"), candidates(PHI, PROBLEM, traits_of(H200), {"normalise": True})
+    store.begin_run(run)
+    key, ahead = key_of(H200, PHI, PROBLEM), OfProcessor()
+    kernel = KernelReport("update_phi", key, space, digest(space.default), 100)
+    made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Sleeper())
+    beside = cast(CompileAhead, ahead)
+    evaluate = Evaluator(kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, beside)
+    a, b, c, d, e, f = evaluate.soon = space.configs[:6]
+    evaluate([a])
+    evaluate([b, c])
+    evaluate.likely([f, e])
+    evaluate([d, e])
+    assert ahead.asked == [[a, b], [b, c, d], [d, e]]
+    assert ahead.awaited == [[a], [b, c], [d, e]]
 
 
 class OneIsSlow(Compiler):

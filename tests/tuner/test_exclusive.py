@@ -78,7 +78,7 @@ def test_machines_that_share_a_home_do_not_wait_for_each_other(tmp_path: Path, m
             device_lock("processor").acquire(timeout=0.2)
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.opencl
 def test_who_waits_for_a_device_says_so(pocl_device: Device, tmp_path: Path) -> None:
     words = ["tune", "--device", pocl_device.info.spec, "--kernel", "update_beta", "--budget-trials", "3"]
@@ -170,7 +170,7 @@ def with_log(command, **options):
 processes.subprocess.Popen = with_log
 with open_store(database) as store:
     report = tune(
-        device, "mmsb", ["update_phi"], family().problem(K=64, m=512, n=16, N=2000), store=store, budget_trials=12,
+        device, "mmsb", ["update_phi"], family().problem(K=64, m=512, n=16, N=2000), store=store, budget_trials=8,
         fixed={"team": "item", "placement": ("THREAD", "GLOBAL")}, patience=Patience(repetitions=9, enough_s=0.15),
         roof_bytes=1 << 20, compilers=0, progress=Together(),
     )
@@ -178,11 +178,10 @@ assert report.status == "finished"
 """
 
 
-@pytest.mark.alone
 @pytest.mark.opencl
 @pytest.mark.slow
 @pytest.mark.timeout(1100)
-def test_two_tunes_at_once_never_time_at_the_same_time(pocl_device: Device, tmp_path: Path) -> None:
+def test_two_tunes_at_once_never_time_at_the_same_time(processor: Device, tmp_path: Path) -> None:
     """The times at which each child began and ended to time a candidate, written by the children themselves."""
     logged, log = tmp_path / "logged_worker.py", tmp_path / "log"
     logged.write_text(_LOGGED)
@@ -193,7 +192,7 @@ def test_two_tunes_at_once_never_time_at_the_same_time(pocl_device: Device, tmp_
                 sys.executable,
                 "-c",
                 _TUNE,
-                pocl_device.info.spec,
+                processor.info.spec,
                 str(tmp_path / f"{name}.sqlite3"),
                 name,
                 str(log),
@@ -217,7 +216,7 @@ def test_two_tunes_at_once_never_time_at_the_same_time(pocl_device: Device, tmp_
     spans = {name: _spans(entries, name) for name in ("a", "b")}
     for name, found in spans.items():
         with open_store(tmp_path / f"{name}.sqlite3") as store:
-            assert len(found) >= len([trial for trial in store.trials() if trial.round == 0]) == 12
+            assert len(found) >= len([trial for trial in store.trials() if trial.round == 0]) == 8
     first, last = zip(*[(found[0][0], found[-1][1]) for found in spans.values()], strict=True)
     assert max(first) < min(last), "they ran at the same time"
     for begin, end in spans["a"]:

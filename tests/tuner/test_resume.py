@@ -52,7 +52,6 @@ def committed(database: Path) -> dict[str, TrialRecord]:
         return {trial.uid: trial for trial in store.trials()}
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.opencl
 @pytest.mark.timeout(1200)

@@ -63,7 +63,9 @@ def generated(problem: Problem, seed: int) -> Arcs:
         first, second = numbers[first], numbers[second]
     keep = first != second
     first, second = np.minimum(first, second)[keep], np.maximum(first, second)[keep]
-    pairs = np.unique(first.astype(np.int64) * n + second)
+    # np.unique takes twenty times as long.
+    pairs = np.sort(first.astype(np.int64) * n + second)
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     first, second = pairs // n, pairs % n
     weights = rng.integers(1, 256, first.size).astype(np.float64)
     return arcs_of_pairs(

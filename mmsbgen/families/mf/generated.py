@@ -40,7 +40,10 @@ def generated_ratings(
         missing = n_ratings - cells.size
         u = np.searchsorted(np.cumsum(of_users), rng.random(missing + missing // 8 + 8) * of_users.sum())
         v = np.searchsorted(np.cumsum(of_items), rng.random(u.size) * of_items.sum())
-        cells = np.unique(np.concatenate([cells, np.minimum(u, n_users - 1) * n_items + np.minimum(v, n_items - 1)]))
+        # np.unique takes twenty times as long.
+        drawn = np.minimum(u, n_users - 1) * n_items + np.minimum(v, n_items - 1)
+        cells = np.sort(np.concatenate([cells, drawn]))
+        cells = cells[np.diff(cells, prepend=-1) > 0]
         tried += 1
     cells = rng.permutation(cells)[:n_ratings]
     users, items = cells // n_items, cells % n_items

@@ -5,10 +5,12 @@ A roof is the best rate of the device, so a few shapes of each kernel are tried 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,13 @@ _MOVED_PART = 4
 _LARGEST_TEAM = 256
 _SEARCH = Patience(repetitions=3, enough_s=0.0, limit_s=0.3, hopeless=(math.inf, 1.3))
 _FINAL = Patience(repetitions=9, enough_s=0.2)
+_QUICK = Patience(repetitions=1, enough_s=0.0)
+"""Of each shape on a processor, where a launch takes a tenth of a second of all cores; the best two are timed again."""
+_AGAIN = Patience(repetitions=5, enough_s=0.0)
+_LENGTHS = {"rows_in_flight": 4, "vectors": 4}
+"""Values of axes, or the largest possible ones, below which a search on a processor leaves shapes out."""
+_PARTS = 4
+"""Parts of the rows, one a launch, while the shapes are searched on a processor."""
 _READ_AGAIN_BYTES = 256 << 20
 _MOST_TEAMS = 1 << 15
 _ROWS_PER_TEAM = 32
@@ -235,7 +244,7 @@ def measure_roofs(device: Device, row_bytes: int, buffer_bytes: int = BUFFER_BYT
 
 
 def within_budget(buffer_bytes: int, info: DeviceInfo, seconds: float | None) -> int:
-    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 8 to 13 s, 512 MiB 3 s."""
+    """The bytes of the buffer for a tune of so many seconds: 2 GiB take a processor 3 s, 512 MiB 1.5 s."""
     short = info.kind == "cpu" and seconds is not None and seconds < _SHORT_S and buffer_bytes == BUFFER_BYTES
     return buffer_bytes // 4 if short else buffer_bytes
 
@@ -252,7 +261,8 @@ def measure_cache_roof(device: Device, working_set: int) -> CacheRoof:
         device.zeros(teams * _LARGEST_TEAM, np.float32) as sums,
     ):
         values = {"data": data, "ids": placed, "sums": sums, "n_teams": np.uint32(teams)}
-        times = [seconds for found, _ in _shapes(device, ROOF_GATHER, problem, teams, values) for seconds in found]
+        launch = partial(_launched, count=teams, values=values)
+        times = [seconds for found, _ in _shapes(device, ROOF_GATHER, problem, launch, _SEARCH) for seconds in found]
     best, median = (ROOF_GATHER.traffic(problem) / seconds / 1e9 for seconds in (min(times), statistics.median(times)))
     return CacheRoof(working_set, best, best * best / median)
 
@@ -267,14 +277,16 @@ def _copy_roof(device: Device, most: int) -> tuple[float, str]:
     problem = ROOFS.problem(n_elements=count)
     with device.zeros(count, np.float32) as source, device.zeros(count, np.float32) as target:
         values = {"source": source, "target": target, "n_elements": np.uint64(count)}
-        seconds, shape = _fastest(device, ROOF_COPY, problem, count, values)
+        launch = partial(_launched, count=count, values=values)
+        seconds, shape = _fastest(device, ROOF_COPY, problem, launch, launch)
 
         def driver(turn: int) -> Event:
             begin = device.mark()
             device.copy(target, source)
             return _Between(begin, device.mark())
 
-        by_driver = statistics.median(time_launches(device, driver, _FINAL).times)
+        patience = _AGAIN if device.info.kind == "cpu" else _FINAL
+        by_driver = statistics.median(time_launches(device, driver, patience).times)
     moved = ROOF_COPY.traffic(problem)
     return (moved / by_driver / 1e9, "driver") if by_driver < seconds else (moved / seconds / 1e9, shape)
 
@@ -293,32 +305,64 @@ def _gather_roof(device: Device, row_bytes: int, most: int) -> tuple[float, str]
         device.zeros(teams * _LARGEST_TEAM if device.info.kind == "gpu" else teams, np.float32) as sums,
     ):
         values = {"data": data, "ids": placed, "sums": sums, "n_teams": np.uint32(teams)}
-        seconds, shape = _fastest(device, ROOF_GATHER, problem, teams, values)
+        whole: _Launched = partial(_launched, count=teams, values=values)
+        part = whole
+        with contextlib.ExitStack() as held:
+            if device.info.kind == "cpu" and teams >= _PARTS:
+                # Each launch reads other rows than the one before, which would be in a cache.
+                each = teams // _PARTS
+                several = ids[: _PARTS * each * per_team].reshape(_PARTS, -1)
+                parts = [held.enter_context(device.upload(rows)) for rows in several]
+                turns = [values | {"ids": rows, "n_teams": np.uint32(each)} for rows in parts]
+                part = partial(_launched_in_turn, count=each, turns=turns)
+            seconds, shape = _fastest(device, ROOF_GATHER, problem, part, whole)
     return ROOF_GATHER.traffic(problem) / seconds / 1e9, shape
 
 
+_Launched = Callable[[BoundKernel, int], Event]
+"""Launches a shape with the inputs of a turn."""
+
+
+def _launched(bound: BoundKernel, turn: int, *, count: int, values: MutableMapping[str, Any]) -> Event:
+    return bound.launch(count, values)
+
+
+def _launched_in_turn(bound: BoundKernel, turn: int, *, count: int, turns: list[dict[str, Any]]) -> Event:
+    return bound.launch(count, turns[turn % len(turns)])
+
+
 def _fastest(
-    device: Device, spec: KernelSpec, problem: Problem, count: int, values: MutableMapping[str, Any]
+    device: Device, spec: KernelSpec, problem: Problem, search: _Launched, launch: _Launched
 ) -> tuple[float, str]:
-    """Seconds of the fastest shape, and that shape."""
-    times, best = min(_shapes(device, spec, problem, count, values), key=lambda shape: statistics.median(shape[0]))
-    seconds = min(statistics.median(times), statistics.median(_times(device, best, count, values, _FINAL, None)))
-    return seconds, describe(best.config)
+    """Seconds of the fastest shape, and that shape; ``search`` may do a part of what ``launch`` does."""
+    cpu = device.info.kind == "cpu"
+    found = _shapes(device, spec, problem, search, _QUICK if cpu else _SEARCH)
+    found.sort(key=lambda shape: statistics.median(shape[0]))
+    if not cpu:
+        times, best = found[0]
+        seconds = min(statistics.median(times), statistics.median(_times(device, best, launch, _FINAL, None)))
+        return seconds, describe(best.config)
+    return min(
+        (statistics.median(_times(device, one, launch, _AGAIN, None)), describe(one.config)) for _, one in found[:2]
+    )
 
 
 def _shapes(
-    device: Device, spec: KernelSpec, problem: Problem, count: int, values: MutableMapping[str, Any]
+    device: Device, spec: KernelSpec, problem: Problem, launch: _Launched, patience: Patience
 ) -> list[tuple[tuple[float, ...], BoundKernel]]:
     """The repetitions in seconds of every shape; those that do not compile or run here are skipped."""
     found: list[tuple[tuple[float, ...], BoundKernel]] = []
     best = math.inf
     failure: MmsbgenError | None = None
     configs = spec.space.configs(problem, traits_of(device.info))
+    if patience is _QUICK:
+        most = {name: max(int(config[name]) for config in configs) for name in _LENGTHS.keys() & configs[0]}
+        configs = [c for c in configs if all(int(c[name]) >= min(_LENGTHS[name], most[name]) for name in most)]
     compile_side_by_side(device, [(spec, problem, config) for config in configs])
     for config in configs:
         try:
             bound = build(device, spec, problem, config)
-            times = _times(device, bound, count, values, _SEARCH, best if found else None)
+            times = _times(device, bound, launch, patience, best if found else None)
         except (CompileError, LaunchError) as error:
             failure = error
             continue
@@ -330,14 +374,9 @@ def _shapes(
 
 
 def _times(
-    device: Device,
-    bound: BoundKernel,
-    count: int,
-    values: MutableMapping[str, Any],
-    patience: Patience,
-    best: float | None,
+    device: Device, bound: BoundKernel, launch: _Launched, patience: Patience, best: float | None
 ) -> tuple[float, ...]:
-    return time_launches(device, lambda turn: bound.launch(count, values), patience, best).times
+    return time_launches(device, partial(launch, bound), patience, best).times
 
 
 class _Between(Event):

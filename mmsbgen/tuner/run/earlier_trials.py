@@ -151,7 +151,6 @@ def known_finals(
     before the finals is measured again by later runs.  It does not change the winner if it is stopped early again or is
     slower than the winner.
     """
-    allowed = {digest(dict(config)) for config in configs}
     by_run: defaultdict[str, dict[str, TrialRecord]] = defaultdict(dict)
     searched: list[TrialRecord] = []
     for trial in _of_program(store, key, program, data):
@@ -159,6 +158,7 @@ def known_finals(
             searched.append(trial)
         elif trial.status == "ok" and math.isfinite(cost(trial, objective)):
             by_run[trial.run].setdefault(trial.config_digest, trial)
+    allowed = {digest(dict(config)) for config in configs} if by_run else set()
     for finals in by_run.values():
         if finals.keys() <= allowed and len(finals) > 1 and not _overtaken(list(finals.values()), searched, objective):
             return list(finals.values())

@@ -153,6 +153,8 @@ class Evaluator:
         self.noise = Noise()
         self.begin = time.monotonic()
         self.keeping: bool | None = None
+        self.certain = True
+        """Whether the strategy asks for what is ``soon`` whatever is measured."""
         self.took: dict[str, float] = {}
         """Seconds of the configurations that this run tried, without compiling."""
         self.compiled: dict[object, float] = {}
@@ -225,10 +227,11 @@ class Evaluator:
         self.kernel.trials[self.kernel.trials.index(trial)] = instead
 
     def likely(self, configs: Sequence[Config]) -> None:
-        """Beside a GPU, compile configurations that the strategy may ask for soon."""
-        if self.ahead is not None and self.ahead.jobs and not self.ahead.before and not self._spent():
-            self.soon = configs
-            self.ahead.ask(self._fresh(configs)[: self._room()])
+        """Configurations that the strategy may ask for soon; beside a GPU they are compiled at once."""
+        if self.ahead is not None and self.ahead.jobs and not self._spent():
+            self.soon, self.certain = configs, False
+            if not self.ahead.before:
+                self.ahead.ask(self._fresh(configs)[: self._room()])
 
     def _next_compiled(self) -> bool:
         """Wait until one more configuration is compiled; False if none is being compiled, or if the budget is spent."""
@@ -317,7 +320,9 @@ class Evaluator:
             ahead.ask(fresh, later)
         elif not all(self.ready(fresh)):
             with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
-                ahead.ask([*fresh, *later[: -len(fresh) % ahead.jobs]])
+                # Who is through first begins what comes next, and is stopped when ``fresh`` is compiled.
+                further = ahead.jobs - 1 if self.certain else 0
+                ahead.ask([*fresh, *later[: -len(fresh) % ahead.jobs + further]])
                 ahead.wait(self._spent, fresh)
 
     def _fresh(self, configs: Sequence[Config]) -> list[Config]:

@@ -29,7 +29,8 @@ def simple(arcs: Arcs) -> Arcs:
         np.concatenate([first, second])[np.tile(apart, 2)],
         np.concatenate([second, first])[np.tile(apart, 2)],
     )
-    first, second = np.divmod(np.unique(first * arcs.n_vertices + second), max(1, arcs.n_vertices))
+    pairs = np.sort(first * arcs.n_vertices + second)
+    first, second = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], max(1, arcs.n_vertices))
     return arcs_of_pairs(first, second, arcs.ids, directed=False, name=arcs.name)
 
 
