@@ -248,14 +248,18 @@ def _words(
 
 def _fields_from(file: Path, lines: list[str], number: int, mark: str | None) -> tuple[list[str], int]:
     """The fields of the row that begins with a line, and the number of its last line."""
-    row, count = _row([lines[number - 1].strip()], mark)
-    if mark not in (None, "::") and lines[number - 1].count('"') % 2:
-        own = [f"{line}\n" for line in lines[number - 1 : number - 1 + _LINES_OF_A_FIELD]]
+    own = [lines[number - 1].strip()]
+    try:
         row, count = _row(own, mark)
-        if count > 1 and "".join(own[:count]).count('"') % 2:
-            raise InputError(
-                f"{file}, line {number}: a quoted field does not end within {count} lines; close it, or delete the line"
-            )
+        if mark not in (None, "::") and own[0].count('"') % 2:
+            own = [f"{line}\n" for line in lines[number - 1 : number - 1 + _LINES_OF_A_FIELD]]
+            row, count = _row(own, mark)
+    except csv.Error as error:
+        raise InputError(f"{file}, line {number}: {error}; close its quotes, or delete the line") from None
+    if count > 1 and "".join(own[:count]).count('"') % 2:
+        raise InputError(
+            f"{file}, line {number}: a quoted field does not end within {count} lines; close it, or delete the line"
+        )
     return row, number + count - 1
 
 

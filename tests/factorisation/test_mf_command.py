@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click import Context, Option
 from click.testing import CliRunner, Result
 
 from mmsbgen.backends.opencl.opencl_device import OpenCLDevice
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.cli import main
+from mmsbgen.cli.shared.completed_names import schedule_names
 from mmsbgen.factorisation.device_sweeps import DeviceSweeps, StochasticSweeps
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.reference import Factors
@@ -78,6 +80,7 @@ def test_a_model_answers(ratings: Path, model: Path, tmp_path: Path) -> None:
 def test_schedules_are_listed_and_those_of_fit() -> None:
     listed = json.loads(run("schedules", "--json").stdout)["schedules"]
     assert tuple(each["schedule"] for each in listed) == tuple(SCHEDULES)
+    assert schedule_names(Context(main), Option(["--schedule"]), "match") == ["matching-nodes", "matchings"]
     text = run("schedules").stdout
     assert all(f"\n{name} " in text and each.doc in text for name, each in SCHEDULES.items())
     assert all(f"{name}: {meaning}\n" in text for name, meaning in PROMISES.items())
@@ -162,6 +165,7 @@ def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
         (("fit", "{ratings}", "-o", "{out}", "--holdout", "0.2", "--test", "{ratings}"), "give one of them"),
         (("fit", "{ratings}", "-o", "{out}", "--method", "als", "--storage", "bfloat16"), "is of the method sgd"),
         (("fit", "{twice}", "-o", "{out}"), "rates item 2 twice"),
+        (("fit", "{twice}", "-o", "{out}", "--schedule", "lock"), "--schedule 'lock': give one of auto, tiles"),
         (("evaluate", "{model}", "{ratings}", "--columns", "a,b,c"), "has no column 'a'"),
     ],
 )

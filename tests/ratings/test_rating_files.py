@@ -86,6 +86,7 @@ def test_ids_may_be_texts_and_large(tmp_path: Path) -> None:
         ("1\t2\t3\n4\t5\n", r"line 2: 2 columns in '4\\t5'"),
         ("a,2,3\n,5,2\n", "line 2: ',5,2' lacks an id"),
         ('1,2,3,"so\n4,5,2,bad\n', "line 1: a quoted field does not end within 3 lines; close it"),
+        ('1,2,3,"so\n' + 999 * f"4,5,2,{140 * 'x'}\n", r"line 1: field larger than .*; close its quotes"),
         ("1,2,3\n4,5,2\n1,2,5\n", "user 1 rates item 2 twice, 3 and 5; 1 rating of such cells .* --duplicates last"),
         ("who,what,mark\n1,2,3\n", "columns who, what, mark; it is not clear which to use: name them: --columns"),
         ("<html><body>", "is a web page"),

@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import psutil
@@ -29,7 +31,7 @@ from mmsbgen.kernels.record_key import key_of
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
-from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
+from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits, WorkerLostError, _Child
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder
@@ -373,6 +375,44 @@ def test_compilers_of_a_processor_are_stopped_while_others_measure(pocl_device: 
         ahead.wait()
         assert len(ahead.seconds) == 2
         assert states(ahead) == ["T", "T"]
+
+
+def test_time_that_a_compiler_is_stopped_counts_neither_as_compiling_nor_by_its_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, gate, config = threading.Event(), threading.Event(), {"any": 1}
+
+    def prepare(*_: object) -> None:
+        begun.set()
+        gate.wait(10)
+
+    monkeypatch.setattr(Measurer, "prepare", prepare)
+    with CompileAhead(replace(H200, kind="cpu", backend="opencl"), "mmsb", PROBLEM, 2) as ahead:
+        ahead.begin("update_phi")
+        ahead.ask([config])
+        assert begun.wait(10)
+        ahead.wait(lambda: True)
+        now = ahead._clock()
+        time.sleep(0.2)
+        gate.set()
+        ahead._pool.shutdown()
+        assert ahead.seconds == {digest(config): pytest.approx(now, abs=0.1)}
+        assert ahead._clock() == now
+    limits, times, child = TrialLimits(compile_s=0.05), 5, _Child.__new__(_Child)
+
+    def poll(seconds: float) -> bool:
+        nonlocal times
+        time.sleep(seconds)
+        times -= 1
+        return times < 0
+
+    child.connection = cast(Any, SimpleNamespace(send=len, poll=poll, recv=lambda: ("done", 7)))
+    child.pid, child._memory, child._stopped = os.getpid(), 1 << 60, True
+    monkeypatch.setattr(child, "kill", lambda: None)
+    assert child.ask("prepare", (), "compile", limits) == 7
+    times, child._stopped = 5, False
+    with pytest.raises(WorkerLostError, match="not done after 0.05 s"):
+        child.ask("prepare", (), "compile", limits)
 
 
 def states(ahead: CompileAhead) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, keep_inputs, print_or_write, print_table
+from mmsbgen.cli.shared.completed_names import schedule_names
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
@@ -69,6 +70,7 @@ def mf() -> None:
     metavar="NAME",
     default="auto",
     show_default=True,
+    shell_complete=schedule_names,
     help="How sgd divides ratings among threads; `mmsbgen mf schedules` lists them.",
 )
 @click.option(
@@ -97,7 +99,10 @@ def mf() -> None:
 def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
     from mmsbgen.base.atomic_files import writable_folder
     from mmsbgen.base.errors import InputError
+    from mmsbgen.families.mf.schedules import SCHEDULES
 
+    if given["schedule"] not in (known := ("auto", *SCHEDULES)):  # before ratings are read
+        raise InputError(f"--schedule {given['schedule']!r}: give one of {', '.join(known)}")
     if given["solver"] != "auto" and given["method"] == "sgd":
         raise InputError("--solver is of the methods als and implicit: leave it out")
     for name in ("learning_rate", "deterministic", "schedule", "storage"):

@@ -61,6 +61,13 @@ def partner_names(ctx: click.Context, param: click.Parameter, begun: str) -> lis
     return _begun(PARTNERS, begun)
 
 
+def schedule_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Schedules of gradient descent on ratings."""
+    from mmsbgen.families.mf.schedules import SCHEDULES
+
+    return _begun(("auto", *SCHEDULES), begun)
+
+
 def strategy_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Search strategies."""
     from mmsbgen.tuner.search.strategies import STRATEGIES

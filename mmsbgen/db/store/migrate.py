@@ -48,12 +48,13 @@ def _revision(connection: Connection, location: str) -> str | None:
         found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
         if found is None or found == REVISION:
             return found
-        remedy = "upgrade mmsbgen"
+        remedy = "upgrade mmsbgen, or name another database"
         if found < REVISION:
-            remedy = "export it with the mmsbgen that made it (mmsbgen db export), import that"
+            remedy = (
+                "name another one, and import there what the mmsbgen that made this one writes by mmsbgen db export"
+            )
         raise InputError(
-            f"the database {location} has schema {found}, this version of mmsbgen needs {REVISION}: {remedy}, or name "
-            "another database"
+            f"the database {location} has schema {found}, this version of mmsbgen needs {REVISION}: {remedy}"
         )
     foreign = tables if connection.dialect.name == "sqlite" else tables & set(Base.metadata.tables)
     if foreign:

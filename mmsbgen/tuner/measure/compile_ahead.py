@@ -68,7 +68,11 @@ class CompileAhead:
         self.before = info.kind == "cpu"
         """Whether nothing may compile while a kernel is timed."""
         self.seconds: dict[object, float] = {}
-        """Compile seconds of the current kernel's programs by their names; failed ones are left out."""
+        """Compile seconds of the current kernel's programs by their names; failed ones are left out.
+
+        Time in which the processes were stopped does not count.
+        """
+        self._ran: tuple[float, float | None] = 0.0, time.perf_counter()
         self.name: Callable[[Config], object] = _digest
         """The name of a configuration's program."""
         self._info, self._problem, self._family = info, problem, resolve_family(family)
@@ -168,8 +172,15 @@ class CompileAhead:
     def _set_running(self, running: bool) -> None:
         """On a processor, continue the processes, or stop them."""
         if self.before:
+            if running != (self._ran[1] is not None):
+                self._ran = self._clock(), time.perf_counter() if running else None
             for child in self._children:
                 child.set_running(running)
+
+    def _clock(self) -> float:
+        """Seconds so far in which the processes were not stopped."""
+        ran, since = self._ran
+        return ran if since is None else ran + time.perf_counter() - since
 
     def close(self) -> None:
         """Drop pending requests and end the processes."""
@@ -199,7 +210,7 @@ class CompileAhead:
     def _compile(self, spec: KernelSpec | None, name: object, config: Config, seconds: dict[object, float]) -> None:
         if spec is None:
             raise RuntimeError("no kernel was begun")
-        begin = time.perf_counter()
+        begin = self._clock()
         with contextlib.suppress(MmsbgenError, CancelledError):
             if self._info.backend == "cuda":
                 traits = traits_of(self._info)
@@ -215,4 +226,4 @@ class CompileAhead:
                     child.prepare(spec.name, self._problem, config)
                 finally:
                     self._free.put(child)
-            seconds[name] = time.perf_counter() - begin
+            seconds[name] = self._clock() - begin

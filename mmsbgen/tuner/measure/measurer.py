@@ -315,10 +315,16 @@ class _Child(ChildProcess):
         self.waiting: Callable[[], None] = lambda: None
         self.phase: str | None = None
         """The phase of the request that is being answered; None if there is none."""
+        self._stopped = False
         # Prepared here, as a child that is killed would leave its temporary folder behind.
         prepare()
         self._memory = limits.memory_bytes or int(_SHARE * available_host_memory()[0])
         super().__init__("mmsbgen.tuner.measure.trial_process")
+
+    def set_running(self, running: bool) -> None:
+        """Continue it, or stop it; while it is stopped its limit of time does not run."""
+        self._stopped = not running
+        super().set_running(running)
 
     def ask(self, method: str, arguments: tuple[Any, ...], phase: str, limits: TrialLimits) -> Any:
         """Send one request and wait for its answer; ``phase`` is the child's first phase.
@@ -332,6 +338,8 @@ class _Child(ChildProcess):
             patient_until = math.inf
             while True:
                 while not self.connection.poll(min(_WATCH_S, max(0.0, deadline - time.monotonic()))):
+                    if self._stopped:
+                        deadline = time.monotonic() + limits.of(phase)
                     self._watch(phase, limits, deadline)
                     if time.monotonic() >= patient_until:
                         self.waiting()
