@@ -61,8 +61,8 @@ def plain(value: object, limit: int = 40) -> str:
 
 
 def pairs(values: Mapping[str, object]) -> str:
-    """``name=value`` of all ``values``, on one line."""
-    return " ".join(f"{name}={value}" for name, value in values.items())
+    """``name=value`` of all ``values`` but those that are None, on one line."""
+    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
 def plural(count: int, word: str, many: str = "") -> str:

@@ -7,11 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mmsbgen.cli.shared.common import print_table
+from mmsbgen.cli.printing.output_options import Column, Output, show
 from mmsbgen.cli.shared.logs import json_option, log_options
 
 if TYPE_CHECKING:
     from mmsbgen.backends import DeviceInfo
+
+_COLUMNS = [
+    Column("name", "name"),
+    Column("device", "device"),
+    Column("platform", "platform"),
+    Column("kind", "kind", line=2),
+    Column("units", "units", side="right", line=2, label="{} units"),
+    Column("memory", "memory", side="right", line=2, label="memory {}"),
+    Column("local memory", "local memory", side="right", line=2, label="local {}"),
+    Column("max block", "max block", side="right", line=2, label="max block {}"),
+    Column("vector", "vector", side="right", line=3),
+    Column("fp64", "fp64", line=3, label="fp64 {}"),
+    Column("driver", "driver", line=3, label="driver {}"),
+]
 
 
 @click.command(help="List the devices that kernels can run on, the best first, and say how to get what is missing.")
@@ -26,9 +40,7 @@ def devices(as_json: bool) -> None:
         click.echo(json.dumps({"devices": [info.as_dict() for info in found], "hints": hints}, indent=2))
         return
     if found:
-        sides = dict.fromkeys(("name", "device", "platform", "kind"), "left")
-        sides |= dict.fromkeys(("units", "memory", "local memory", "max block", "vector"), "right")
-        print_table({**sides, "fp64": "left", "driver": "left"}, [_row(info) for info in found])
+        show(Output(False, False), _COLUMNS, [_row(info) for info in found], empty="")
         click.echo(
             f"\nUsed when none is named: {found[0].spec}. Choose another with --device: its name, its number if "
             "unique, or a unique part of device or platform."

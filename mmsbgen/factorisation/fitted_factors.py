@@ -129,8 +129,8 @@ class Answers:
             raise InputError(f"{u.size} users and {v.size} items: give as many of each")
         return model.predicted(u, v, clip)
 
-    def evaluate(self, ratings: Any) -> dict[str, float]:
-        """Errors of predictions on ratings that :func:`mmsbgen.ratings.as_ratings` takes.
+    def evaluate(self, ratings: Any, *, columns: Any = None) -> dict[str, float]:
+        """Errors of predictions on ratings that :func:`mmsbgen.ratings.as_ratings` takes, with ``columns`` as there.
 
         Returns:
             ``rmse`` and ``mae``, and the numbers of ``ratings``, and of those by ``unknown_users`` and of
@@ -142,7 +142,7 @@ class Answers:
         model = self._fitted()
         if model.implicit:
             raise InputError("a fit of implicit feedback predicts preferences, which have no error against counts")
-        given = as_ratings(ratings)
+        given = as_ratings(ratings, columns=columns)
         u = model.numbers("user", given.user_ids)[given.users]
         v = model.numbers("item", given.item_ids)[given.items]
         error = given.values - model.predicted(u, v, True)
@@ -154,9 +154,9 @@ class Answers:
             "unknown_items": int(np.sum(v < 0)),
         }
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """The RMSE on ratings, negative, so that more is better; ``X`` and ``y`` as ``fit`` takes them."""
-        return -self.evaluate(given_ratings(X, y))["rmse"]
+    def score(self, X: Any, y: Any = None, *, columns: Any = None) -> float:  # noqa: N803
+        """The RMSE on ratings, negative, so that more is better; the arguments are those of ``fit``."""
+        return -self.evaluate(given_ratings(X, y, columns))["rmse"]
 
     def recommend(
         self,

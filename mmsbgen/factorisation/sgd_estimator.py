@@ -110,19 +110,19 @@ class MatrixFactorization(Parameters, Answers):
         self._keep(course, scaled, ratings)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+    def partial_fit(self, X: Any, y: Any = None, *, columns: Any = None) -> Self:  # noqa: N803
         """Go on from the fitted factors with ``n_epochs`` sweeps over ratings, some of which may be by new users.
 
         Mean, scale and range stay those of the first fit.  Without one this is :meth:`fit`.  ``holdout`` is not used.
         """
         if not hasattr(self, "model_"):
-            return self.fit(X, y)
+            return self.fit(X, y, columns=columns)
         self._check()
         if self.n_factors != self.model_.p.shape[1]:
             raise ParameterError(
                 f"n_factors={self.n_factors}: the fit has {self.model_.p.shape[1]}; call fit for others"
             )
-        model, given, seed = self.model_, given_ratings(X, y), seed_of(self.random_state)
+        model, given, seed = self.model_, given_ratings(X, y, columns), seed_of(self.random_state)
         users, items = _grown(model, "user", given), _grown(model, "item", given)
         m, n = users.size, items.size
         root, scale = np.sqrt(self._scaled.scale), self._scaled.scale

@@ -15,7 +15,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs, check_arcs
 from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_bytes, short_name, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
-from mmsbgen.graph.files.text_tables import find_delimiter, read_arcs
+from mmsbgen.graph.files.text_tables import find_delimiter, is_weight, read_arcs
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.graph import Graph
 from mmsbgen.graph.ids import number_ids, number_integers, object_ids, string_ids
@@ -49,11 +49,11 @@ def as_arcs(
     Args:
         source: The graph.
         directed: Whether ``u v`` of a file, a matrix or a list of pairs is an arc from u to v, not a link.
-        weights: The attribute of a networkx graph that holds weights, 1 where it is missing; for files any name means
-            that they have a column of them; a matrix has them anyway.  Without it there are none.
+        weights: The attribute of a networkx graph that holds weights, 1 where it is missing; of a table with
+            a header, the column of weights.  A matrix has them anyway.  Without it there are none.
         columns: Of a file that is a table, the columns of the two ends and, as a third, of the weights: names, or
-            numbers from 1 on.  By default the first two columns, or two with a usual pair of names; and the column
-            ``weight``, or the only other one.
+            numbers from 1 on.  By default two with a usual pair of names, or the first two columns; and the column
+            that ``weights`` names or, without a header, the third.
         format: Of a file of links without directions and weights, as for :func:`mmsbgen.graph.as_graph`.
 
     Raises:
@@ -72,7 +72,7 @@ def as_arcs(
             return _from_graph(as_graph(source, columns=columns, weights="ignore", format=format))
         if format != "auto":
             raise InputError("--format goes with links alone, without --directed and weights: leave it out")
-        return _from_file(Path(source), directed, weights is not None, columns)
+        return _from_file(Path(source), directed, weights, columns)
     if directed:
         if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping | Graph):
             rows = source.tolist() if isinstance(source, np.ndarray) else list(source)
@@ -161,37 +161,39 @@ def _from_scipy(matrix: Any, directed: bool, weighted: bool, name: str, first_id
     return arcs_of_pairs(np.repeat(np.arange(n), degrees), rows.indices, ids, data, directed=directed, name=name)
 
 
-def _from_file(file: Path, directed: bool, weighted: bool, columns: Sequence[Any] | None) -> Arcs:
+def _from_file(file: Path, directed: bool, weights: str | None, columns: Sequence[Any] | None) -> Arcs:
     with stage(f"reading {file.name}"):
         raw = read_graph_bytes(file)
         kind = format_of(file, raw)
         if kind == "text":
-            return _from_text(file, raw, directed, weighted, columns)
+            return _from_text(file, raw, directed, weights, columns)
         if kind == "mtx":
-            return _from_scipy(matrix_market(file, raw), directed, weighted, str(file), 1)
+            return _from_scipy(matrix_market(file, raw), directed, weights is not None, str(file), 1)
         if kind == "npz":
-            return _from_scipy(npz_matrix(file, raw), directed, weighted, str(file), 0)
+            return _from_scipy(npz_matrix(file, raw), directed, weights is not None, str(file), 0)
     raise InputError(
         f"{file} has the format {kind}, of which directions and weights are not read; give an edge list, Matrix Market "
         "or .npz, or read the file by networkx in Python"
     )
 
 
-def _plain_pairs(file: Path, text: str, weighted: bool) -> tuple[list[str], list[str]]:
+def _plain_pairs(text: str, weights: str | None) -> tuple[list[str], list[str]]:
     """The ids ``[2 A]`` of an edge list of two columns, or three with weights, and the weights as they are."""
     lines = [line for line in text.split("\n") if line.strip() and line.lstrip()[:1] not in "#%"]
     fields = [line.replace(",", " ").split() for line in lines]
     if fields and tuple(word.lower() for word in fields[0][:2]) in USUAL_COLUMNS:
+        if weights is not None and not all(is_weight(name, weights) for name in fields[0][2:3]):
+            raise InputError(f"it is not clear whether {fields[0][2]!r} is the weight: give --columns A,B,W")
         del lines[0], fields[0]
-    least = 3 if weighted else 2
+    least = 2 if weights is None else 3
     for line, words in zip(lines, fields, strict=True):
         if len(words) < least or len(words) > 3:
-            told = "an arc is two ids and its weight: give a third column" if weighted else "an arc is two ids"
+            told = "an arc is two ids" if weights is None else "an arc is two ids and its weight: give a third column"
             raise InputError(f"{line.strip()!r} has {len(words)} fields; {told}")
-    return [word for words in fields for word in words[:2]], [words[2] for words in fields] if weighted else []
+    return [word for words in fields for word in words[:2]], [] if weights is None else [words[2] for words in fields]
 
 
-def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool, columns: Sequence[Any] | None) -> Arcs:
+def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, columns: Sequence[Any] | None) -> Arcs:
     """An edge list or a table of arcs, with weights or without."""
     need_fields(file, raw, "text")
     text = text_lines(file, raw).decode("utf-8")
@@ -200,9 +202,9 @@ def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool, columns: 
             text[: text.find("\n", _SAMPLE) + 1 or len(text)], is_csv=".csv" in file.name.lower()
         )
         if delimiter is None and columns is None:
-            words, values = _plain_pairs(file, text, weighted)
+            words, values = _plain_pairs(text, weights)
         else:
-            one, other, values = read_arcs(text, delimiter, columns, weighted=weighted)
+            one, other, values = read_arcs(text, delimiter, columns, weights=weights)
             words = [word for pair in zip(one, other, strict=True) for word in pair]
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -218,7 +220,7 @@ def _from_text(file: Path, raw: bytes, directed: bool, weighted: bool, columns: 
         ids = string_ids([word.decode("utf-8", "replace") for word in distinct])
     first, second = places[0::2], places[1::2]
     found = None
-    if weighted:
+    if weights is not None:
         found = _numbers(values, first, second, ids, str(file))
     if not directed:
         there, back = first, second

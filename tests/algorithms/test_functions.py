@@ -272,6 +272,10 @@ def test_what_a_graph_may_be(tmp_path: Path) -> None:
         as_arcs([(1, 2), (1, 2, 3)], directed=True)
     (tmp_path / "h.csv").write_text("Source,Target,weight\n1,2,3\n")
     assert as_arcs(tmp_path / "h.csv", directed=True, weights="weight").ids.tolist() == [1, 2]
+    (tmp_path / "two.csv").write_text("from,to,km,hours\n1,2,90,1\n")
+    assert as_arcs(tmp_path / "two.csv", directed=True, weights="hours").weights.tolist() == [1]  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="not clear which column has the weights"):
+        as_arcs(tmp_path / "two.csv", weights="miles")
     assert as_arcs(nx.MultiGraph([(0, 1), (0, 1), (1, 1)])).degrees.tolist() == [2, 3]
     with pytest.raises(InputError, match="has no directions that are read; give a networkx DiGraph"):
         as_arcs({}, directed=True)

@@ -88,6 +88,25 @@ def test_tables_of_arcs(tmp_path: Path, processor: Device) -> None:
     assert "1: 'person'  2: 'friend'" in done.stderr
 
 
+def test_a_third_column_with_another_name_is_no_weight(tmp_path: Path, processor: Device) -> None:
+    friends = tmp_path / "friends.csv"
+    for text in (
+        "person,friend,since\nAnn,Bob,1950\n",
+        "from,to,since\nAnn,Bob,1950\n",
+        "from to since\nAnn Bob 1950\n",
+    ):
+        friends.write_text(text)
+        ends = ",".join(text.replace(",", " ").split()[:2])
+        for columns in (("--columns", ends),) if "person" in text else ((), ("--columns", ends)):
+            done = run("sssp", str(friends), "--source", "Ann", *columns)
+            assert done.exit_code == 2, text
+            assert "give --columns A,B,W" in done.stderr
+        done = run("sssp", str(friends), "--source", "Ann", "--columns", f"{ends},since")
+        assert (done.exit_code, done.stdout) == (0, "Ann\t0.0\nBob\t1950.0\n")
+    friends.write_text("1,2,1950\n")
+    assert "give --columns A,B,W" in run("sssp", str(friends), "--source", "1", "--columns", "1,2").stderr
+
+
 def test_ranks_to_a_file(file: str, tmp_path: Path, processor: Device) -> None:
     out = tmp_path / "ranks.tsv"
     done = run("pagerank", file, "--source", "7", "--tolerance", "1e-9", "-o", str(out))

@@ -146,7 +146,7 @@ def test_a_run_that_has_seen_little_is_not_said_to_have_converged(ring):
     verdict = found.record["convergence"]
     assert verdict["settled"] is None
     assert "Since the start it has made 1.3 sweeps and was evaluated 20 times" in verdict["text"]
-    assert "takes 2 sweeps (30 iterations) and 10 evaluations at the least" in verdict["text"]
+    assert "takes at least 2 sweeps (30 iterations) and 10 evaluations" in verdict["text"]
     assert "without -n it goes on until it has" in verdict["text"]
     stars = mmsbgen.detect(ring, 3, device=PROCESSOR, iterations=10, mini_batch="random-node", mini_batch_size=1)
     assert "has made 1.2 sweeps and was evaluated 10 times" in stars.record["convergence"]["text"], "updates a vertex"

@@ -419,3 +419,12 @@ def test_pairs_of_a_list_keep_their_types(small: Ratings, processor: Any) -> Non
             fitted.predict(*wrong)
     with pytest.raises(InputError, match="give a list of one dimension"):
         fitted.recommend([[1, 2]])
+
+
+def test_columns_of_a_file_are_named_alike_for_fit_and_score(tmp_path: Path, pocl_device: Any) -> None:
+    (tmp_path / "r.csv").write_text("who,title,stars,when\na,x,1,9\na,y,2,9\nb,x,3,9\nb,y,5,9\n")
+    named = {"columns": ("who", "title", "stars")}
+    made = MatrixFactorization(n_factors=2, n_epochs=2, device=pocl_device.info.spec).fit(tmp_path / "r.csv", **named)
+    error = made.evaluate(tmp_path / "r.csv", **named)["rmse"]
+    assert made.score(tmp_path / "r.csv", **named) == -error
+    assert made.partial_fit(tmp_path / "r.csv", **named).evaluate(tmp_path / "r.csv", **named)["ratings"] == 4

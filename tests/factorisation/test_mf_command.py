@@ -209,6 +209,8 @@ def test_every_line_of_pairs_is_predicted_in_order(model: Path, tmp_path: Path) 
     done = run("predict", model, file)
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["user", "who", "7", "me"]
     assert "users not in the model: 2, items: 1; they are predicted by the mean" in done.stderr
+    assert "the first row was read as a pair: who, what; if it is a header, give --columns" in done.stderr
+    assert "the first row" not in run("predict", model, file, "--columns", "who,what").stderr
     file.write_text("userId,what,movie\n7,-,film 3\n")
     done = run("predict", model, file, "--columns", "1,3")
     assert done.stdout.splitlines()[1].startswith("7,film 3,")

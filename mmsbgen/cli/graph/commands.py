@@ -91,8 +91,8 @@ def closeness(graph: Path, **given: Any) -> None:
 
 @_algorithm(
     "sssp",
-    "Least sum of weights on a path from a vertex to each other one; inf where there is none. Weights are the third "
-    "column of GRAPH, or its column 'weight', or the entries of a matrix.",
+    "Least sum of weights on a path from a vertex to each other one; inf where there is none. Weights are the column "
+    "that --columns names, or 'weight', or without a header the third; or the entries of a matrix.",
     _SOURCE,
 )
 def sssp(graph: Path, source: str, **given: Any) -> None:
@@ -129,7 +129,7 @@ def components(graph: Path, **given: Any) -> None:
     with _run(graph, given) as (arcs, on, done):
         found = algorithms.components(arcs, **on)
         sizes = np.bincount(found.values)
-        done(found, f"{sizes.size} components, the largest of {sizes.max(initial=0)}", str)
+        done(found, f"{plural(sizes.size, 'component')}, the largest of {sizes.max(initial=0)}", str)
 
 
 @_algorithm(
@@ -184,7 +184,8 @@ def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: floa
     with _run(graph, given, weights=_named(given)) as (arcs, on, done):
         again = dict.fromkeys(source, 1.0) or None
         found = algorithms.pagerank(arcs, alpha=alpha, personalization=again, tol=tolerance, max_iter=1000, **on)
-        done(found, f"{found.rounds} rounds, the largest rank is {found.values.max(initial=0):.6g}", repr)
+        largest = f"the largest rank is {found.values.max(initial=0):.6g}"
+        done(found, f"{plural(found.rounds or 0, 'round')}, {largest}", repr)
 
 
 @_algorithm(

@@ -313,6 +313,9 @@ def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> 
     values = fitted.model_.predicted(u, v, True)
     if ((u < 0).any() or (v < 0).any()) and not is_quiet(click.get_current_context()):
         click.echo(f"{new}; they are predicted by the mean and what else is known", err=True)
+        if columns is None and u[0] < 0 and v[0] < 0:
+            first = f"{users[0]}, {items[0]}"
+            click.echo(f"the first row was read as a pair: {first}; if it is a header, give --columns", err=True)
     rows = zip(users.tolist(), items.tolist(), values.tolist(), strict=True)
     _write([("user", "item", "rating"), *((user, item, f"{value:.6g}") for user, item, value in rows)], out)
 

@@ -18,8 +18,9 @@ _HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a f
 for other programs.
 
 gexf and graphml: the graph with its communities as attributes of the vertices, for Gephi and others.
-Of each vertex: community (where it has the largest share; -1 for none), communities (all it is in, separated by |),
-n_communities, share and strength (of community), memberships (the share of each, as community:share).
+Vertices are numbered. Of each: label (its id), community (where it has the largest share; -1 for none), communities
+(all it is in, separated by |), n_communities, share and strength (of community), memberships (the share of each, as
+community:share).
 
 parquet, csv and tsv: a row for every membership, with id, community and share. The shares of a vertex are scaled to sum
 to 1 over its communities; those of `mmsbgen propagate` are as they are.

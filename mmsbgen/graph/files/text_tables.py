@@ -164,12 +164,13 @@ def warn_of_disjoint(columns: Sequence[Any]) -> None:
 
 
 def read_arcs(
-    text: str, delimiter: str | None, columns: Sequence[Any] | None, *, weighted: bool
+    text: str, delimiter: str | None, columns: Sequence[Any] | None, *, weights: str | None
 ) -> tuple[Row, Row, Row]:
-    """The ids ``[A]`` of both ends of every row and, where ``weighted``, the text of its weight.
+    """The ids ``[A]`` of both ends of every row and, with ``weights``, the text of its weight.
 
-    Without ``columns`` the ends have a usual pair of names, or else are the first two columns, without a header.  The
-    weight is then in the column ``weight``, or in the only other one.
+    Without ``columns`` the ends have a usual pair of names, or else are the first two columns, without a header.  If
+    ``columns`` does not name it, the weight is in the column that ``weights`` names; of a table without a header and
+    without ``columns``, it is the third column.
 
     Raises:
         InputError: For rows of different lengths, unclear columns and missing ids.
@@ -178,8 +179,8 @@ def read_arcs(
     header, ends = _usual_columns(rows) if columns is None else _named_columns(rows, columns, _shown(rows))
     names = [name.lower() for name in rows[0]]
     others = [at for at in range(len(names)) if at not in ends]
-    if weighted and len(ends) < 3:
-        called = [at for at in others if header and names[at] in WEIGHT_NAMES] or others
+    if weights is not None and len(ends) < 3:
+        called = [at for at in others if is_weight(names[at], weights)] if header else others if columns is None else []
         if len(called) != 1:
             raise InputError(f"it is not clear which column has the weights: give --columns A,B,W. {_shown(rows)}")
         ends = (*ends, called[0])
@@ -193,7 +194,12 @@ def read_arcs(
     body = rows[header:]
     _need_ids(body, ends)
     first, second = ([row[end] for row in body] for end in ends[:2])
-    return first, second, [with_point(row[ends[2]]) for row in body] if weighted else []
+    return first, second, [with_point(row[ends[2]]) for row in body] if weights is not None else []
+
+
+def is_weight(name: str, weights: str) -> bool:
+    """Whether a column of this name has the weights that are called ``weights``."""
+    return name.lower() in (WEIGHT_NAMES if weights == "weight" else (weights.lower(),))
 
 
 def _need_ids(rows: list[Row], ends: Sequence[int]) -> None:

@@ -130,8 +130,11 @@ def _communities(saved: SavedRun, graph: Graph | None) -> Section:
         rows.append((str(place), f"{len(members):,}", f"{strengths[place]:.3g}", *core, names))
     rest = len(cover.members) - len(rows)
     smaller = f"The {rest:,} smaller communities are in communities.txt." if rest > 0 else ""
-    note = " ".join(filter(None, (smaller, why)))
-    named = ("ids",) if central is None else ("transitivity", "core", "ids, by PageRank")
+    of = (
+        "" if central is None else "Transitivity is of the community alone; core numbers and PageRank are of the graph."
+    )
+    note = " ".join(filter(None, (smaller, of, why)))
+    named = ("ids",) if central is None else ("transitivity", "largest core number", "ids, by PageRank")
     columns = ("community", "members", "strength", *named)
     table = Table("Largest communities", columns, rows, frozenset(range(len(columns) - 1)), note)
     rule = saved.record.get("rule") or {}

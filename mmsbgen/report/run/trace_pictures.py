@@ -104,7 +104,8 @@ def _metric(axes: Axes, rows: Sequence[Record], x: Floats, name: str, test: Reco
     if values.size:
         low, high = float(values.min()), float(values.max())
         pad = 0.1 * (high - low) or 0.05 * abs(high) or 0.1
-        axes.set_ylim(low - pad, high + pad)
+        most = 1 + 0.05 * (1 - low + pad) if name == "auc" else np.inf  # no AUC is larger than 1
+        axes.set_ylim(low - pad, min(high + pad, most))
 
 
 def _name_moments(axes: Axes, moments: Sequence[tuple[float, str]], means: tuple[float, float] | None) -> None:

@@ -117,8 +117,8 @@ def _best(cases: Sequence[Case]) -> Section | None:
     note = f"{len(cases) - _ROWS:,} more are in the database (mmsbgen db best)." if len(cases) > _ROWS else ""
     table = Table("All of them", columns, rows, frozenset({3, 4, 5, 6, 7}), note, folded=len(rows) > 12)
     text = (
-        f"{len(cases):,} times a kernel was tuned for a device and a problem. The columns default and worst say how "
-        "many times the best one's time the built-in configuration and the slowest take."
+        f"The fastest configuration of each kernel for each device and problem, {len(cases):,} in all. The columns "
+        "default and worst say how many times the best one's time the built-in configuration and the slowest take."
     )
     return Section("Best configurations", text, [], [table])
 

@@ -123,10 +123,11 @@ def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:
     remedy = f"Give it more iterations (-n){until}."
     if sampler.iteration < sampler.limit:
         remedy = "It was interrupted: go on with --resume."
+    iterations = math.ceil(2 * sweep)
+    needed = "2 sweeps" if iterations == 2 else f"2 sweeps ({iterations} iterations)"
     return (
-        f"{said}: too short. Since {'the last refinement' if changed else 'the start'} it has made {done} and was "
-        f"evaluated {times}; to tell takes 2 sweeps ({math.ceil(2 * sweep)} iterations) and {2 * WINDOW} evaluations "
-        f"at the least. {remedy}"
+        f"{said}: it is too short. Since {'the last refinement' if changed else 'the start'} it has made {done} and "
+        f"was evaluated {times}; to tell takes at least {needed} and {2 * WINDOW} evaluations. {remedy}"
     )
 
 
