@@ -107,10 +107,10 @@ def sssp(
     """Shortest paths: the least sum of weights on a path from ``source`` to each vertex.
 
     Args:
-        graph: A networkx graph, a scipy.sparse matrix, :class:`mmsbgen.graph.Arcs`, or a file whose third column or
-            entries are weights.
+        graph: A networkx graph, a scipy.sparse matrix, :class:`mmsbgen.graph.Arcs`, or a file with weights.
         source: The id of a vertex, or a list of ids: distances are then from the nearest.
-        weights: The attribute of a networkx graph that holds weights; links without it have weight 1.
+        weights: The attribute of a networkx graph that holds weights, 1 where it is missing, or the column of a table;
+            without a header that is the third.
         directed: As for :func:`bfs`.
         device: As for :func:`bfs`.
         database: As for :func:`bfs`.

@@ -50,7 +50,7 @@ def as_arcs(
         source: The graph.
         directed: Whether ``u v`` of a file, a matrix or a list of pairs is an arc from u to v, not a link.
         weights: The attribute of a networkx graph that holds weights, 1 where it is missing; of a table with
-            a header, the column of weights.  A matrix has them anyway.  Without it there are none.
+            a header, the name of their column; of a matrix, any name.  Without it, no weights are read.
         columns: Of a file that is a table, the columns of the two ends and, as a third, of the weights: names, or
             numbers from 1 on.  By default two with a usual pair of names, or the first two columns; and the column
             that ``weights`` names or, without a header, the third.

@@ -60,7 +60,12 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
 )
 @click.option("--tolerance", type=float, default=1e-3, show_default=True, help="Largest change of a share at the end.")
 @reading_flags("columns", "weights")
-@click.option("--weighted", is_flag=True, help="Spread by the weights in GRAPH's third column, or a matrix's entries.")
+@click.option(
+    "--weighted",
+    is_flag=True,
+    help="Spread by weights: the column that --columns names, or 'weight', or without a header the third; or the "
+    "entries of a matrix.",
+)
 @expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds."))
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
 @expert(shared_option("database", "Tuning database: a path or URL."))
