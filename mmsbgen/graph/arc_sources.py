@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
-from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
+from mmsbgen.graph.arcs import Arcs, arcs_of_pairs, check_arcs
 from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_bytes, short_name, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.graph.files.text_tables import find_delimiter, read_arcs
@@ -92,6 +92,7 @@ def as_arcs(
 
 
 def _from_graph(graph: Graph) -> Arcs:
+    check_arcs(2 * graph.n_links, graph.name)
     rows = graph.adjacency()
     return Arcs(rows.offsets.astype(np.uint32), rows.neighbours, graph.ids, name=graph.name)
 

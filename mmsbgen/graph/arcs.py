@@ -135,6 +135,12 @@ class Arcs:
         return int(np.count_nonzero(self.sources == self.targets))
 
 
+def check_arcs(n_arcs: int, name: str) -> None:
+    """Raise :class:`InputError` for more arcs than can be numbered."""
+    if n_arcs > MOST_ARCS:
+        raise InputError(f"{name}: {n_arcs} arcs; at most {MOST_ARCS} can be numbered in 32 bits")
+
+
 def arcs_of_pairs(
     first: NDArray[Any],
     second: NDArray[Any],
@@ -150,8 +156,7 @@ def arcs_of_pairs(
         InputError: If vertices or arcs are too many for 32 bits.
     """
     check_count(int(ids.size), name)
-    if first.size > MOST_ARCS:
-        raise InputError(f"{name}: {first.size} arcs; at most {MOST_ARCS} can be numbered in 32 bits")
+    check_arcs(first.size, name)
     if not np.all(first[1:] >= first[:-1]):
         order = np.argsort(pack_pairs(first, second), kind="stable")
         first, second = first[order], second[order]

@@ -110,7 +110,7 @@ class Adjacency:
             """Numbers of larger and of smaller neighbours in a part, and its first and last key."""
             ends = part(begin)
             keys = pack_pairs(ends[:, 0], ends[:, 1])
-            if (keys[1:] <= keys[:-1]).any():
+            if (keys[1:] <= keys[:-1]).any() or (ends[:, 0] >= ends[:, 1]).any():
                 raise ValueError(unordered)
             larger, smaller = (np.bincount(ends[:, side], minlength=n_vertices) for side in (0, 1))
             return larger, smaller, *(map(int, keys[[0, -1]]) if keys.size else (-1, -1))
@@ -125,7 +125,7 @@ class Adjacency:
             by_row = csr_array((np.ones(len(ends), np.int8), larger, begins), (counts.size, n_vertices))
             return first, counts, larger, by_row.tocsc()
 
-        unordered, before = "pairs must be distinct and in lexicographic order", -1
+        unordered, before = "pairs u < v must be distinct and in lexicographic order", -1
         degrees, smaller = np.zeros(n_vertices, np.int64), np.zeros(n_vertices, np.int64)
         begins = range(0, len(pairs), step)
         for more, less, first_key, last_key in _in_threads(counted, begins):

@@ -283,6 +283,14 @@ def test_what_a_graph_may_be(tmp_path: Path) -> None:
         as_arcs(tmp_path / "word.txt", weights="weight")
 
 
+def test_more_arcs_than_32_bits_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mmsbgen.graph.arcs.MOST_ARCS", 3)
+    assert as_arcs([(0, 1)]).n_arcs == 2
+    for graph in ([(0, 1), (1, 2)], nx.path_graph(3)):
+        with pytest.raises(InputError, match="4 arcs; at most 3 can be numbered in 32 bits"):
+            as_arcs(graph)
+
+
 def test_a_stored_zero_is_a_link_both_ways_or_refused() -> None:
     one = sparse.csr_array((np.zeros(1), ([0], [1])), shape=(2, 2))
     with pytest.raises(InputError, match="is not symmetric: it stores a zero"):

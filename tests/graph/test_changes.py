@@ -96,6 +96,7 @@ def test_a_graph_and_its_held_out_pairs_come_back(tmp_path: Path) -> None:
         ("links", [[1, 2], [0, 1]]),
         ("validation", [[0, 7]]),
         ("test", [[0, 1], [0, 2]]),
+        ("validation", [[0, 1], [0, 1]]),
         ("non_links", [1]),
         ("ids", [[1]]),
     ],

@@ -90,7 +90,7 @@ def test_adjacency_without_links() -> None:
     assert rows.neighbours.size == 0
 
 
-@pytest.mark.parametrize("pairs", [[[1, 2], [0, 1]], [[0, 2], [0, 1]], [[0, 1], [0, 1]]])
+@pytest.mark.parametrize("pairs", [[[1, 2], [0, 1]], [[0, 2], [0, 1]], [[0, 1], [0, 1]], [[1, 0], [1, 2]], [[1, 1]]])
 def test_adjacency_of_pairs_that_are_not_in_order_or_twice(pairs: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="distinct and in lexicographic order"):
         Adjacency.from_pairs(np.array(pairs), 3)

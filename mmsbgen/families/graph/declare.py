@@ -25,12 +25,13 @@ IN_WEIGHTS = Argument("in_weights", "real", "in", "[A] weight of each arc in; [1
 N = Argument("n", "u32", "scalar", "vertices")
 STEP = Argument("step", "u32", "scalar", "this round")
 #: Names in kernels that no array of a declaration may have.
-_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "alone arcs at block counts end first fresh got here lane last mine most most_work n next offsets parts queue "
-        "round sent size step targets team there turned u v warp weights what work",
-    )
+_WORDS = re.compile(
+    r"(?:first|sent)(?:_\w+|\d*)|n_(?:blocks|here|hubs|kept|mine|near_list|there)|"
+    + "all_teams alone arc arcs arcs_left arrivals arrived at base before begin begin_of block coming counter counts "
+    "degree degree_of_u each end few found fresh got here i k kept_parity kept_turned lane last list me mine most "
+    "most_rounds most_work n nanoseconds near_list next now of_all offsets old other owner parity part parts queue "
+    "reach released round size skipped step take tally targets team there those total turn turn_of_tally turned u "
+    "until v vertex warp weights what work".replace(" ", "|")
 )
 
 
@@ -84,7 +85,7 @@ class Rounds:
     def __post_init__(self) -> None:
         """Raise :class:`InputError` for names that the templates have or that are missing."""
         names = [one.name for one in self.state]
-        if taken := sorted(_WORDS.intersection(names)):
+        if taken := sorted(filter(_WORDS.fullmatch, names)):
             raise InputError(f"an array of state cannot be called {taken[0]}, a word of the kernels: rename it")
         needed = [self.target] + ["stamp"] * (self.combine in ("min", "max", "or"))
         for name in needed:
@@ -119,14 +120,20 @@ def fold(*those: Rounds) -> Rounds:
     The result has all arrays of state, and one frontier: vertices send all of their updates, of which those that are
     not new change nothing.
 
-    Raises :class:`InputError` if an algorithm has more than a frontier of what changed, or if one reads or writes an
-    array that another writes.
+    Raises :class:`InputError` if an algorithm has more than a frontier of what changed, if frontiers are found in two
+    ways, if one reads or writes an array that another writes, or if an array has two types.
     """
+    those = tuple(replace(one, folded=()) for each in those for one in each.updates)
     for at, one in enumerate(those):
         if one.combine not in ("min", "max", "or") or one.refill or one.pulls:
             raise InputError(
                 f"the algorithm of {one.target} cannot be folded: its combine is {one.combine}, its refill "
                 f'"{one.refill}", pulls {one.pulls}; give one with min, max or or and without both'
+            )
+        if one.active != those[0].active:
+            raise InputError(
+                f"the algorithms of {those[0].target} and {one.target} cannot be folded: active is {those[0].active} "
+                f"and {one.active}; give both the same"
             )
         words = set(re.findall(r"\w+", f"{one.sends} {one.compute}"))
         for other in (*those[:at], *those[at + 1 :]):
@@ -135,7 +142,10 @@ def fold(*those: Rounds) -> Rounds:
                     f"the algorithms of {one.target} and {other.target} cannot be folded: one writes {other.target} "
                     "while the other uses it; run one after the other"
                 )
-    state = {one.name: one for each in those for one in each.state}
+    state: dict[str, Argument] = {}
+    for array in (array for one in those for array in one.state):
+        if (ctype := state.setdefault(array.name, array).ctype) != array.ctype:
+            raise InputError(f"{array.name} is an array of {ctype} and of {array.ctype}: rename one")
     weighted = any(one.weighted for one in those)
     return replace(those[0], state=tuple(state.values()), weighted=weighted, folded=those[1:])
 

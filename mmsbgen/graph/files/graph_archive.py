@@ -17,7 +17,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain
 from mmsbgen.graph.changes import split_holding_out
 from mmsbgen.graph.files.file_bytes import short_name
-from mmsbgen.graph.graph import Graph, LoadReport
+from mmsbgen.graph.graph import Graph, LoadReport, link_keys
 from mmsbgen.graph.ids import string_ids
 from mmsbgen.graph.split import HeldOut, Split, held_out, places_of
 
@@ -77,6 +77,9 @@ def _read(file: Path, raw: bytes | None = None) -> tuple[Graph, list[HeldOut]]:
                 held.append(held_out(pairs[:cut], pairs[cut:]))
                 if [places_of(graph.links, part).size for part in (pairs[:cut], pairs[cut:])] != [cut, 0]:
                     raise ValueError(f"its {name} pairs are not those of its graph")
+            both = np.concatenate([one.pairs for one in held])
+            if link_keys(both).size < len(both):
+                raise ValueError("a pair is held out twice")
             return graph, held
     except (*FOREIGN, *DAMAGED) as error:
         raise InputError(

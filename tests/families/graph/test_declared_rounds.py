@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.base.errors import InputError
 from mmsbgen.families import family
 from mmsbgen.families.graph import inputs
-from mmsbgen.families.graph.declare import BFS, NONE, Rounds, fold
+from mmsbgen.families.graph.declare import _WORDS, BFS, NONE, Rounds, fold
 from mmsbgen.families.graph.reference import levels
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.graph import Arcs
@@ -26,6 +27,7 @@ from tests.devices import HASTY
 from tests.families.graph.shapes import random_graphs
 
 GRAPH = family("graph")
+CUDA = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
 
 
 def spread(combine: Any, ctype: str, name: str = "got_here") -> Rounds:
@@ -120,14 +122,48 @@ def test_what_cannot_be_folded_is_refused() -> None:
         fold(least, BFS)
     with pytest.raises(InputError, match="got_here and got_here cannot be folded: one writes got_here while"):
         fold(least, spread("max", "u32"))
-    with pytest.raises(InputError, match="one writes other while the other uses it; run one after the other"):
-        fold(replace(least, compute="other[v]"), spread("or", "u64", "other"))
+    with pytest.raises(InputError, match="one writes theirs while the other uses it; run one after the other"):
+        fold(replace(least, compute="theirs[v]"), spread("or", "u64", "theirs"))
+    with pytest.raises(InputError, match=r"active is stamp\[v\] == step and theirs\[v\]; give both the same"):
+        fold(least, replace(spread("or", "u64", "theirs"), active="theirs[v]"))
+    more = Argument("got_here", "u64", "in", "")
+    with pytest.raises(InputError, match="got_here is an array of u32 and of u64: rename one"):
+        fold(least, replace(other := spread("or", "u64", "theirs"), state=(*other.state, more)))
+
+
+def test_what_is_folded_already_is_folded_whole() -> None:
+    those = [spread("or", "u32", name) for name in ("a", "b", "c", "d")]
+    both = fold(fold(*those[:2]), fold(*those[2:]))
+    assert [one.target for one in both.updates] == ["a", "b", "c", "d"]
+    assert both.state == fold(*those).state
+
+
+@pytest.mark.parametrize(
+    ("dialect", "changes"),
+    [
+        ("cuda", {}),
+        ("cuda", {"team": "grid"}),
+        ("cuda", {"team": "item", "loop": "phases"}),
+        ("opencl", LOOPS[1]),
+        ("opencl", LOOPS[2] | {"blocks_per_unit": 1}),
+    ],
+)
+def test_no_array_may_have_a_name_that_kernels_declare(dialect: Any, changes: dict[str, Any]) -> None:
+    a, problem = fold(spread("or", "u32", "bits"), spread("min", "u32", "lowest_here")), GRAPH.problem()
+    spec, traits = declared(a), replace(CUDA, dialect=dialect, kind="gpu" if dialect == "cuda" else "cpu")
+    config = dict(spec.default(problem, traits)) | changes
+    assert spec.space.refusal(config, problem, traits) is None
+    text = render(spec, problem, config, traits).text
+    # After a type, or after a comma behind the value of another one.
+    found = re.findall(r"\bu(?:32|64)\b(?:[\s*]|\bconst\b)*\b(\w+)\s*(?=[=;,[)])|, \*?(\w+) = ", text)
+    names = {name for pair in found for name in pair if name}
+    assert len(names) > 25
+    assert {name for name in names if not _WORDS.fullmatch(name)} <= {one.name for one in a.state}
 
 
 @pytest.mark.slow
 def test_a_declaration_is_cuda_c_too() -> None:
-    traits = Traits("cuda", "gpu", local_memory=48 * 1024, sub_group_size=32, launch_memory=227 * 1024)
-    compiler, problem = find_compiler("nvrtc"), GRAPH.problem()
+    traits, compiler, problem = CUDA, find_compiler("nvrtc"), GRAPH.problem()
     several = fold(spread("or", "u64"), spread("max", "u32", "largest"), spread("min", "u32", "smallest"))
     for a, team in ((several, "warp"), (several, "item"), (spread("or", "u32"), "grid")):
         spec = declared(a)

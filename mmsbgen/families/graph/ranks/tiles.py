@@ -100,7 +100,7 @@ def sort_arcs(on: Launches, tiles: int) -> None:
     on.launch("count", grid, block, n=np.uint32(on.count))
     sizes = on.read("tile_begins", tiles * (n_parts + 1)).reshape(tiles, n_parts + 1)[:, :-1]
     chunks = np.concatenate([[0], np.cumsum(-(-sizes.sum(axis=1, dtype=np.int64) // CHUNK))])
-    begins = np.zeros((tiles, n_parts + 1), np.uint32)  # tile_array has seen that 32 bits do
+    begins = np.zeros((tiles, n_parts + 1), np.uint32)  # arranged_array has seen that 32 bits do
     np.cumsum(sizes, axis=1, out=begins[:, 1:])
     begins += (chunks[:-1, None] * CHUNK).astype(np.uint32)
     present = sizes > 0

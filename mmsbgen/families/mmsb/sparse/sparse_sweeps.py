@@ -68,7 +68,8 @@ def team_lanes(config: Config, traits: Traits) -> int:
 def _segments(problem: Problem, config: Config, traits: Traits) -> int:
     """Neighbours that a team of a hash table reads side by side; sums over a part of a sub-group are CUDA's."""
     lanes, entries = team_lanes(config, traits), entries_of(problem)
-    return lanes // entries if traits.dialect == "cuda" and config.get("table") == "hash" and lanes > entries else 1
+    side_by_side = traits.dialect == "cuda" and config.get("table") == "hash" and lanes % entries == 0
+    return lanes // entries if side_by_side else 1
 
 
 def _spare(problem: Problem, config: Config, traits: Traits) -> int:

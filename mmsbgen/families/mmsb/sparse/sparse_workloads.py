@@ -60,7 +60,7 @@ def rows_of(problem: Problem, rng: np.random.Generator) -> tuple[dict[str, Any],
     stride = 1 + (home * 7919) % max(1, k // most)
     stride = np.where(stride * most > k, 1, stride)
     communities = (home[:, None] + stride[:, None] * np.arange(most)) % k
-    count = np.minimum(rng.choice([1, r // 2, r], n, p=[0.02, 0.08, 0.9]), most)
+    count = np.minimum(rng.choice([1, max(1, r // 2), r], n, p=[0.02, 0.08, 0.9]), most)
     weights = np.where(np.arange(most) < count[:, None], rng.gamma(0.4, size=(n, most)) + 1e-3, 0.0)
     order = np.argsort(-weights, axis=1, kind="stable")
     weights, communities = np.take_along_axis(weights, order, axis=1), np.take_along_axis(communities, order, axis=1)
