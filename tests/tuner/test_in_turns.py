@@ -32,7 +32,6 @@ from mmsbgen.tuner.run.tune import TuneReport, tune
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
 
-TRIALS = 10
 SMALL = family().problem(K=20, N=500, m=64, n=4)
 HASTY = Patience(repetitions=3, enough_s=0.0)
 
@@ -85,7 +84,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Measurer, str]]:
 
 def small(device: Device, store: Store, kernels: list[str], **options: Any) -> TuneReport:
     given: dict[str, Any] = {
-        "budget_trials": TRIALS,
+        "budget_trials": 24,
         "patience": HASTY,
         "roof_bytes": 1 << 20,
         "compilers": 0,
@@ -95,19 +94,19 @@ def small(device: Device, store: Store, kernels: list[str], **options: Any) -> T
 
 
 def test_two_processes_share_the_configurations(
-    processor: Device, store: Store, noted: list[tuple[Measurer, str]]
+    pocl_device: Device, store: Store, noted: list[tuple[Measurer, str]]
 ) -> None:
-    report = small(processor, store, ["update_phi", "update_beta"])
+    report = small(pocl_device, store, ["update_phi", "update_beta"])
     assert report.status == "finished"
     for kernel in report.kernels:
         assert {trial.status for trial in kernel.trials} == {"ok"}
         assert len({trial.config_digest for trial in kernel.trials}) == len(kernel.trials)
-    assert len(report.kernels[0].trials) == TRIALS
+    assert len(report.kernels[0].trials) == 24
     assert len(noted) == sum(len(kernel.trials) for kernel in report.kernels)
     assert len({measurer for measurer, _ in noted}) == 2
 
 
-@pytest.mark.parametrize("device", ["processor", "cuda_device"])
+@pytest.mark.parametrize("device", ["pocl_device", "cuda_device"])
 def test_they_never_time_at_the_same_time(
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -129,10 +128,10 @@ def test_they_never_time_at_the_same_time(
 
     monkeypatch.setattr(subprocess, "Popen", with_log)
     report = small(found, store, ["update_phi"], patience=Patience(repetitions=9, enough_s=0.05))
-    assert report.kernels[0].statuses == {"ok": TRIALS}
+    assert report.kernels[0].statuses == {"ok": 24}
     lines = [line.split() for line in log.read_text().splitlines()]
     spans = sorted((float(begin), float(end)) for _, begin, end in lines)
-    assert len(spans) == TRIALS
+    assert len(spans) == 24
     assert len({pid for pid, _, _ in lines}) == 2
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
@@ -210,7 +209,7 @@ def test_inputs_that_are_too_large_for_two_are_loaded_once(pocl_device: Device) 
 
 @pytest.mark.parametrize("error", [InputError("they do not fit twice"), RuntimeError("KeyError: an own error")])
 def test_one_process_measures_alone_where_the_other_cannot(
-    processor: Device,
+    pocl_device: Device,
     store: Store,
     noted: list[tuple[Measurer, str]],
     monkeypatch: pytest.MonkeyPatch,
@@ -224,8 +223,8 @@ def test_one_process_measures_alone_where_the_other_cannot(
     real = Measurer.place
 
     monkeypatch.setattr(Measurer, "place", place)
-    report = small(processor, store, ["update_phi"])
-    assert report.kernels[0].statuses == {"ok": TRIALS}
+    report = small(pocl_device, store, ["update_phi"])
+    assert report.kernels[0].statuses == {"ok": 24}
     assert len({measurer for measurer, _ in noted}) == 1
 
 
@@ -253,14 +252,14 @@ def test_faults_are_found_by_both_and_harm_no_other(
     assert len({measurer for measurer, _ in noted}) == 2
 
 
-def test_ctrl_c_ends_both(processor: Device, store: Store, noted: list[tuple[Measurer, str]]) -> None:
+def test_ctrl_c_ends_both(pocl_device: Device, store: Store, noted: list[tuple[Measurer, str]]) -> None:
     class Impatient(Progress):
         def trial(self, report: KernelReport, trial: TrialRecord) -> None:
             if len(report.trials) == 6:
                 raise KeyboardInterrupt
 
     before = set(psutil.Process().children(recursive=True))
-    report = small(processor, store, ["update_phi"], progress=Impatient())
+    report = small(pocl_device, store, ["update_phi"], progress=Impatient())
     assert report.status == "interrupted"
     assert len(report.kernels[0].trials) == 6
     assert len({measurer for measurer, _ in noted}) == 2
