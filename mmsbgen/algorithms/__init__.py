@@ -11,6 +11,7 @@ from mmsbgen.algorithms.functions import (
     cores,
     k_core,
     pagerank,
+    run_rounds,
     sssp,
     widest_paths,
 )
@@ -21,14 +22,18 @@ from mmsbgen.algorithms.layers import manifold_ranking, multimodal_ranking
 from mmsbgen.algorithms.marginals import Marginals, ProbableStates, belief_propagation, most_probable_states
 from mmsbgen.algorithms.searches import closeness, multi_source_bfs
 from mmsbgen.algorithms.walks import personalized_pagerank
+from mmsbgen.families.graph.declare import Rounds, fold
+from mmsbgen.kernels.family import Argument
 
 __all__ = [
+    "Argument",
     "Blockmodel",
     "ConvergenceError",
     "LabelShares",
     "LabelWarning",
     "Marginals",
     "ProbableStates",
+    "Rounds",
     "Triangles",
     "VertexValues",
     "belief_propagation",
@@ -37,6 +42,7 @@ __all__ = [
     "closeness",
     "components",
     "cores",
+    "fold",
     "k_core",
     "manifold_ranking",
     "most_probable_states",
@@ -45,6 +51,7 @@ __all__ = [
     "pagerank",
     "personalized_pagerank",
     "propagate",
+    "run_rounds",
     "sssp",
     "triangles",
     "widest_paths",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from mmsbgen.algorithms.programs import programs
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph import inputs
-from mmsbgen.families.graph.declare import NONE
+from mmsbgen.families.graph.declare import NONE, Rounds
 from mmsbgen.families.graph.ranks.pagerank import CHANGE, ROUNDS
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
@@ -27,6 +27,7 @@ __all__ = [
     "cores",
     "k_core",
     "pagerank",
+    "run_rounds",
     "sssp",
     "widest_paths",
 ]
@@ -322,6 +323,64 @@ def _vector(arcs: Arcs, name: str, given: Mapping[Any, float] | None) -> NDArray
         raise InputError(f"{name} must have a positive finite sum and no negative value; it sums to {total}")
     vector /= total
     return vector
+
+
+def run_rounds(
+    graph: Any,
+    rounds: Rounds,
+    state: Mapping[str, Any],
+    start: Sequence[Any] | None = None,
+    *,
+    weights: str = "weight",
+    directed: bool = False,
+    device: str | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Run an algorithm of your own that is declared in rounds; it becomes a kernel for the device.
+
+    Args:
+        graph: Any graph that :func:`mmsbgen.graph.as_arcs` takes.
+        rounds: The declaration, or several folded into one, with the combine "min", "max" or "or".
+        state: The first values of its arrays, ``[N]`` each, in the order of ``as_arcs(graph).ids``; ``stamp`` is made.
+        start: Ids of the vertices that send in the first round; by default all.
+        weights: Where the declaration is weighted, as for :func:`mmsbgen.algorithms.sssp`.
+        directed: As for :func:`mmsbgen.algorithms.bfs`.
+        device: As for :func:`mmsbgen.algorithms.bfs`.
+
+    Returns:
+        Its arrays after the last round, when nothing changes any more.
+
+    Raises:
+        InputError: For another combine or a refill, an array that is missing, unknown or of another size or type, and a
+            graph that cannot be read or lacks weights.
+        CompileError: If an expression is not right in C.
+    """
+    for one in rounds.updates:
+        if one.combine not in ("min", "max", "or") or one.refill or one.pulls:
+            raise InputError(f"rounds that combine by {one.combine!r}, refill or pull are not run; use min, max or or")
+    arcs = _weighted(graph, directed, weights) if rounds.weighted else as_arcs(graph, directed=directed)
+    on, n = programs(device), arcs.n_vertices
+    first = np.arange(n) if start is None else np.unique(np.array([arcs.vertex(one) for one in start], np.int64))
+    found: dict[str, NDArray[Any]] = {}
+    types: dict[str, Any] = {"u32": np.uint32, "u64": np.uint64, "real": on.real}
+    for array in rounds.state:
+        if array.name == "stamp":
+            found["stamp"] = np.zeros(n, np.uint32)
+            found["stamp"][first] = 1
+            continue
+        if array.name not in state:
+            raise InputError(f"state lacks {array.name!r}: give its first values, one for each of the {n} vertices")
+        given = np.asarray(state[array.name])
+        found[array.name] = given.astype(types[array.ctype])
+        exact = array.ctype == "real" or np.array_equal(found[array.name], given)
+        if given.shape != (n,) or not exact:
+            raise InputError(
+                f"state[{array.name!r}] is {given.dtype} {given.shape}: give {n} numbers that fit {array.ctype}"
+            )
+    if unknown := sorted(set(state) - found.keys()):
+        raise InputError(f"state has {unknown[0]!r}, which the rounds do not declare: leave it out")
+    if not n or not first.size:
+        return found
+    return on.run_declared(rounds, arcs, found | inputs.lists_of(arcs, first))
 
 
 def check_weights(arcs: Arcs, *, infinite: bool = False) -> None:

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.base.progress import stage
-from mmsbgen.families.graph import GRAPH, SIZES
+from mmsbgen.families.graph import GRAPH, SIZES, declared_kernel
+from mmsbgen.families.graph.declare import Rounds
 from mmsbgen.families.graph.generated import features
 from mmsbgen.families.graph.inputs import GRAPH_ARRAYS, SCRATCH, graph_array
 from mmsbgen.families.graph.ranks.tiles import ARRANGED, arranged_array
 from mmsbgen.families.graph.row_kernels import row_length
 from mmsbgen.graph.arcs import Arcs
+from mmsbgen.kernels.build import BoundKernel, build, traits_of
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.runtime import ChosenKernel, look_up, opened_runtime
 
@@ -65,6 +67,7 @@ class Programs:
         self._lock = threading.Lock()
         self._built: dict[Any, ChosenKernel] = {}
         self._chosen: dict[tuple[str, Problem], ChosenKernel] = {}
+        self._declared: dict[tuple[Rounds, Problem], BoundKernel] = {}
         self._placed: WeakKeyDictionary[Arcs, dict[Any, Any]] = WeakKeyDictionary()
 
     @property
@@ -133,6 +136,23 @@ class Programs:
                     return [rows(), settings]
                 on.write("settings", settings)
 
+    def run_declared(self, declared: Rounds, arcs: Arcs, state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The arrays of ``state`` after an algorithm in rounds of somebody's own, in its default configuration."""
+        with self._lock, stage(f"running rounds on {arcs.name}"), contextlib.ExitStack() as held:
+            weights = "none" if arcs.weights is None else "real"
+            problem = GRAPH.problem(**features(arcs), dtype=np.dtype(self.real).name, weights=weights)
+            spec = declared_kernel(declared)
+            problem = problem.only(spec.parameters)
+            config = spec.default(problem, traits_of(self.device.info))
+            key = (declared, problem)
+            if key not in self._declared:
+                self._declared[key] = build(self.device, spec, problem, config)
+            kernel = self._declared[key]
+            values = {name: held.enter_context(self.device.upload(array)) for name, array in state.items()}
+            self._place(kernel, arcs, values, self.real)
+            kernel.launch(arcs.n_vertices, values).wait()
+            return {one.name: self.device.download(values[one.name]) for one in declared.state}
+
     @contextlib.contextmanager
     def running(
         self,
@@ -164,7 +184,7 @@ class Programs:
             self._place(kernel, arcs, values, real)
             yield Running(kernel, arcs.n_vertices, values, self.device)
 
-    def _place(self, kernel: ChosenKernel, arcs: Arcs, values: dict[str, Any], real: Any) -> None:
+    def _place(self, kernel: ChosenKernel | BoundKernel, arcs: Arcs, values: dict[str, Any], real: Any) -> None:
         """Add the graph's arrays that a kernel takes to its arguments, unless they are there.
 
         Equal ones of an undirected graph are one.

@@ -17,7 +17,9 @@ import scipy.sparse as sparse
 from scipy.sparse import csgraph
 
 from mmsbgen.algorithms import (
+    Argument,
     ConvergenceError,
+    Rounds,
     bfs,
     closeness,
     components,
@@ -25,6 +27,7 @@ from mmsbgen.algorithms import (
     k_core,
     multi_source_bfs,
     pagerank,
+    run_rounds,
     sssp,
     triangles,
     widest_paths,
@@ -362,3 +365,41 @@ def test_ranks_come_in_the_order_of_the_graph(
     for _ in range(2):  # the second call finds the graph on the device
         found = pagerank(graph, tol=1e-12, max_iter=500, **where)
         assert found.values == pytest.approx([exact[v] for v in made], abs=1e-9)
+
+
+STAMP = Argument("stamp", "u32", "inout", "")
+#: Least sums of weights, and least numbers of arcs.
+NEAR = Rounds((Argument("near", "real", "inout", ""), STAMP), "near", "near[v]", "sent + weights[at]", "min",
+              "stamp[v] == step", weighted=True)  # fmt: skip
+HOPS = Rounds((Argument("hops", "u32", "inout", ""), STAMP), "hops", "hops[v] + 1u", "sent", "min", "stamp[v] == step")
+
+
+def test_rounds_of_ones_own(processor: Device) -> None:
+    spec = processor.info.spec
+    graph = nx.gnp_random_graph(40, 0.08, seed=3, directed=True)
+    for number, (_, _, data) in enumerate(graph.edges(data=True)):
+        data["weight"] = 1 + number % 7
+    found, source = as_arcs(graph, weights="weight"), 5
+    first = np.where(np.arange(40) == found.vertex(source), 0, np.inf)
+    near = run_rounds(found, NEAR, {"near": first}, [source], device=spec)["near"]
+    right = nx.single_source_dijkstra_path_length(graph, source)
+    assert {v: near[found.vertex(v)] for v in graph if np.isfinite(near[found.vertex(v)])} == right
+    hops = run_rounds(graph, HOPS, {"hops": np.where(first == 0, 0, 1000)}, device=spec)["hops"]
+    right = nx.single_source_shortest_path_length(graph, source)
+    assert [int(hops[found.vertex(v)]) for v in graph] == [right.get(v, 1000) for v in graph]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "state", "told"),
+    [
+        (HOPS, {}, "state lacks 'hops'"),
+        (HOPS, {"hops": [0, 1]}, r"int64 \(2,\): give 3 numbers that fit u32"),
+        (HOPS, {"hops": [0.5, 1, 2]}, "fit u32"),
+        (HOPS, {"hops": [0, 1, 2], "hop": [0, 1, 2]}, "'hop', which the rounds do not declare"),
+        (replace(HOPS, combine="sum", crossed="old == 1u", active=""), {"hops": [0, 1, 2]}, "combine by 'sum'"),
+        (NEAR, {"near": [0, 1, 2]}, "weights of a list are not read"),
+    ],
+)
+def test_rounds_that_are_refused(processor: Device, rounds: Rounds, state: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        run_rounds([(0, 1), (1, 2)], rounds, state, device=processor.info.spec)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from mmsbgen.families.graph import generated
-from mmsbgen.families.graph.declare import BFS, CORES, SSSP, WIDEST
+from mmsbgen.families.graph.declare import BFS, CORES, SSSP, WIDEST, Rounds
 from mmsbgen.families.graph.messages import message_inputs
 from mmsbgen.families.graph.messages.message_kernels import messages_kernel
 from mmsbgen.families.graph.ranks.pagerank import pagerank_kernel
@@ -15,10 +15,10 @@ from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length, solve_kernel
 from mmsbgen.families.graph.searches.search_kernels import searches_kernel
 from mmsbgen.families.graph.sweeps import components_kernel, parents_kernel, triangles_kernel
-from mmsbgen.kernels.family import KernelFamily, Workload
+from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 
-__all__ = ["GRAPH", "SIZES"]
+__all__ = ["GRAPH", "SIZES", "declared_kernel"]
 
 PARAMETERS = (
     Parameter("n", 317080, "vertices", minimum=1, maximum=2**32 - 2),
@@ -53,6 +53,11 @@ def _given(kernel: str, *more: str, bytes_a_vertex: int = 12) -> dict[str, Any]:
         "workload": partial(_workload, kernel),
         "check_problem": lambda problem: problem.replace(n=700, mean_degree=6),
     }
+
+
+def declared_kernel(rounds: Rounds) -> KernelSpec:
+    """The kernel of an algorithm in rounds that somebody else declares; the tuner has no inputs for it."""
+    return rounds_kernel("own_rounds", "an algorithm of somebody's own", rounds, **_given("sssp", "dtype", "weights"))
 
 
 def _ranks() -> dict[str, Any]:

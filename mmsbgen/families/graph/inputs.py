@@ -53,6 +53,13 @@ def _lists(arcs: Arcs, *counts: int) -> Inputs:
     }
 
 
+def lists_of(arcs: Arcs, first: NDArray[np.int64]) -> Inputs:
+    """The lists of rounds that the vertices ``first`` ``[S]`` begin, no two the same."""
+    found = _lists(arcs, first.size, 0, 0, 1, 0, 0, arcs.n_arcs)
+    found["queue"][: first.size] = first
+    return found
+
+
 def state_of_bfs(arcs: Arcs, source: int) -> Inputs:
     """A search from ``source``."""
     level = np.full(arcs.n_vertices, NONE, np.uint32)
@@ -76,15 +83,13 @@ def state_of_searches(arcs: Arcs, starts: NDArray[Any]) -> Inputs:
 
 def state_of_sssp(arcs: Arcs, source: int | NDArray[np.int64], real: Any) -> Inputs:
     """Distances from ``source``, or from the nearest of several ``[S]``, no two the same."""
-    n, size = arcs.n_vertices, int(np.size(source))
+    n = arcs.n_vertices
     dist, stamp = np.full(n, np.inf, real), np.zeros(n, np.uint32)
     dist[source], stamp[source] = 0, 1
-    found = _lists(arcs, size, 0, 0, 1, 0, 0, arcs.n_arcs)
-    found["queue"][:size] = source
     finite = np.zeros(0) if arcs.weights is None else arcs.weights[np.isfinite(arcs.weights)]
     mean = float(finite.mean()) if finite.size else 0.0
     return {
-        **found,
+        **lists_of(arcs, np.atleast_1d(source)),
         "dist": dist,
         "stamp": stamp,
         "kept": np.zeros(n, np.uint32),
@@ -100,9 +105,7 @@ def state_of_widest(arcs: Arcs, source: int, real: Any) -> Inputs:
     n = arcs.n_vertices
     width, stamp = np.zeros(n, real), np.zeros(n, np.uint32)
     width[source], stamp[source] = np.inf, 1
-    found = _lists(arcs, 1, 0, 0, 1, 0, 0, arcs.n_arcs)
-    found["queue"][0] = source
-    return {**found, "width": width, "stamp": stamp}
+    return {**lists_of(arcs, np.array([source])), "width": width, "stamp": stamp}
 
 
 def state_of_cores(arcs: Arcs) -> Inputs:
