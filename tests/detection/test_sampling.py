@@ -198,11 +198,11 @@ def test_a_stopped_run_keeps_its_draws(pooled: tuple[Detection, Path], tmp_path:
         if running.iteration == 31:
             signal.raise_signal(signal.SIGINT)
 
-    stopped = perform(RING, Request(given, "pocl", out=tmp_path, on_progress=stop))
+    stopped = perform(RING, Request(given, NOISY["device"], out=tmp_path, on_progress=stop))
     assert stopped.interrupted
     assert len(stopped.memberships.draws) == 12
     assert stopped.record["sampling"]["draws"] == 12
-    perform(RING, Request({}, "pocl", out=tmp_path, resume=tmp_path))
+    perform(RING, Request({}, NOISY["device"], out=tmp_path, resume=tmp_path))
     for name in ("memberships.npz", "communities.txt"):
         assert (tmp_path / name).read_bytes() == (pooled[1] / name).read_bytes()
 
