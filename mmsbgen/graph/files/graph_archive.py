@@ -42,7 +42,7 @@ def is_graph_archive(file: Path | bytes) -> bool:
     try:
         with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
             return _MEMBER in archive.namelist()
-    except (zipfile.BadZipFile, OSError):
+    except (zipfile.BadZipFile, OSError, ValueError):  # ValueError: a name with a null byte
         return False
 
 
