@@ -355,7 +355,7 @@ def run_rounds(
         CompileError: If an expression is not right in C.
     """
     for one in rounds.updates:
-        if one.combine not in ("min", "max", "or") or one.refill or one.pulls:
+        if not one.spreads:
             raise InputError(f"rounds that combine by {one.combine!r}, refill or pull are not run; use min, max or or")
     arcs = _weighted(graph, directed, weights) if rounds.weighted else as_arcs(graph, directed=directed)
     on, n = programs(device), arcs.n_vertices

@@ -25,8 +25,10 @@ from mmsbgen.families.graph.ranks.tiles import ARRANGED, arranged_array
 from mmsbgen.families.graph.row_kernels import row_length
 from mmsbgen.graph.arcs import Arcs
 from mmsbgen.kernels.build import BoundKernel, build, traits_of
+from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.runtime import ChosenKernel, look_up, opened_runtime
+from mmsbgen.kernels.space import Config
 
 #: Arrays of an undirected graph that are equal to others.
 _SAME = {"in_offsets": "offsets", "sources": "targets", "in_weights": "weights"}
@@ -67,7 +69,7 @@ class Programs:
         self._lock = threading.Lock()
         self._built: dict[Any, ChosenKernel] = {}
         self._chosen: dict[tuple[str, Problem], ChosenKernel] = {}
-        self._declared: dict[tuple[Rounds, Problem], BoundKernel] = {}
+        self._declared: dict[Any, BoundKernel] = {}
         self._placed: WeakKeyDictionary[Arcs, dict[Any, Any]] = WeakKeyDictionary()
 
     @property
@@ -139,12 +141,10 @@ class Programs:
     def run_declared(self, declared: Rounds, arcs: Arcs, state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The arrays of ``state`` after an algorithm in rounds of somebody's own, in its default configuration."""
         with self._lock, stage(f"running rounds on {arcs.name}"), contextlib.ExitStack() as held:
-            weights = "none" if arcs.weights is None else "real"
-            problem = GRAPH.problem(**features(arcs), dtype=np.dtype(self.real).name, weights=weights)
             spec = declared_kernel(declared)
-            problem = problem.only(spec.parameters)
+            problem = _problem(spec, arcs, self.real)
             config = spec.default(problem, traits_of(self.device.info))
-            key = (declared, problem)
+            key = (declared, *_source_key(problem, config))
             if key not in self._declared:
                 self._declared[key] = build(self.device, spec, problem, config)
             kernel = self._declared[key]
@@ -203,19 +203,28 @@ class Programs:
 
     def _kernel(self, name: str, arcs: Arcs, real: Any, **more: Value) -> ChosenKernel:
         """The program in its best configuration; the same source serves all graphs."""
-        weights = "none" if arcs.weights is None else "real"
-        problem = GRAPH.problem(**features(arcs), dtype=np.dtype(real).name, weights=weights, **more)
-        problem = problem.only(GRAPH.kernel(name).parameters)
+        problem = _problem(GRAPH.kernel(name), arcs, real, **more)
         if (name, problem) not in self._chosen:
             index = self.runtime.index
             assert index is not None
             found = look_up(index, self.device.info, GRAPH, name, problem)
-            sized = (value for key, value in problem.items() if key not in SIZES)
-            key = (name, *sized, *sorted(found.config.items()))
+            key = (name, *_source_key(problem, found.config))
             if key not in self._built:
                 self._built[key] = self.runtime.kernel(name, problem)
             self._chosen[name, problem] = self._built[key]
         return self._chosen[name, problem]
+
+
+def _problem(spec: KernelSpec, arcs: Arcs, real: Any, **more: Value) -> Problem:
+    """The problem of a kernel on a graph, with real numbers of type ``real``."""
+    weights = "none" if arcs.weights is None else "real"
+    problem = GRAPH.problem(**features(arcs), dtype=np.dtype(real).name, weights=weights, **more)
+    return problem.only(spec.parameters)
+
+
+def _source_key(problem: Problem, config: Config) -> tuple[Any, ...]:
+    """What the source of a kernel depends on: all but sizes."""
+    return (*(value for name, value in problem.items() if name not in SIZES), *sorted(config.items()))
 
 
 _OPENED: dict[tuple[str | None, str | None], Programs] = {}

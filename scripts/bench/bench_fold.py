@@ -18,10 +18,9 @@ import numpy as np
 from bench_graph_loops import graph_of
 
 from mmsbgen.backends import Device, open_device
-from mmsbgen.families.graph import GRAPH, inputs
+from mmsbgen.families.graph import GRAPH, declared_kernel, inputs
 from mmsbgen.families.graph.declare import Rounds, fold
 from mmsbgen.families.graph.generated import features
-from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.graph import Arcs
 from mmsbgen.kernels.build import BoundKernel, build, traits_of
 from mmsbgen.kernels.family import Argument
@@ -37,9 +36,7 @@ def reach(name: str) -> Rounds:
 
 def bound(device: Device, a: Rounds, arcs: Arcs) -> BoundKernel:
     """Its kernel in the default configuration."""
-    like, problem = GRAPH.kernel("bfs"), GRAPH.problem(**features(arcs))
-    given: dict[str, Any] = {one: getattr(like, one) for one in ("parameters", "traffic", "flops", "workload")}
-    spec = rounds_kernel("reach", "which sources reach a vertex", a, check_problem=like.check_problem, **given)
+    spec, problem = declared_kernel(a), GRAPH.problem(**features(arcs))
     return build(device, spec, problem, spec.default(problem, traits_of(device.info)))
 
 
@@ -64,11 +61,10 @@ def measure(device: Device, arcs: Arcs, words: int, repeat: int) -> None:
                 device.write(placed[name], state[name])
             spent = 0.0
             for part, kernel in zip([starts] if way == "folded" else starts[:, None], those, strict=True):
-                first = np.unique(part).astype(np.uint32)
-                counts = np.zeros(inputs.COUNTS, np.uint32)
-                counts[[0, 3]] = first.size, 1
-                for name, array in (("queue", first), ("counts", counts), ("stamp", state["stamp"])):
-                    device.write(placed[name], array)
+                lists = inputs.lists_of(arcs, np.unique(part))
+                for name in ("queue", "counts"):
+                    device.write(placed[name], lists[name])
+                device.write(placed["stamp"], state["stamp"])
                 device.synchronize()
                 begin = time.perf_counter()
                 kernel.launch(n, placed)

@@ -86,8 +86,11 @@ class _UrgentQueue:
 
     def ended(self) -> bool:
         """Whether what was queued here at the last :meth:`hold` has ended."""
-        (code,) = self._driver.cuEventQuery(self._end)
-        return bool(code != self._driver.CUresult.CUDA_ERROR_NOT_READY and self._called((code,)) == ())
+        result = self._driver.cuEventQuery(self._end)
+        if result[0] == self._driver.CUresult.CUDA_ERROR_NOT_READY:
+            return False
+        self._called(result)
+        return True
 
 
 class NcclExchange:

@@ -105,6 +105,11 @@ class Rounds:
         return (self, *self.folded)
 
     @property
+    def spreads(self) -> bool:
+        """Whether updates only go on until nothing changes: by "min", "max" or "or", without refills and pulls."""
+        return self.combine in ("min", "max", "or") and not self.refill and not self.pulls
+
+    @property
     def atomic(self) -> str:
         """The word of the templates for an update by many work-items, for "min", "max" and "or"."""
         return f"ATOMIC_{self.combine}{'' if self.ctype == 'u32' else '_' + self.ctype}".upper()
@@ -125,7 +130,7 @@ def fold(*those: Rounds) -> Rounds:
     """
     those = tuple(replace(one, folded=()) for each in those for one in each.updates)
     for at, one in enumerate(those):
-        if one.combine not in ("min", "max", "or") or one.refill or one.pulls:
+        if not one.spreads:
             raise InputError(
                 f"the algorithm of {one.target} cannot be folded: its combine is {one.combine}, its refill "
                 f'"{one.refill}", pulls {one.pulls}; give one with min, max or or and without both'

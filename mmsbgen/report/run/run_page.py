@@ -310,8 +310,8 @@ def _time(record: Record) -> Section:
     columns = ("stage", "seconds", "of the run", "ms an iteration")
     tables = [Table("Seconds by stage", columns, rows, frozenset({1, 2, 3}))] if rows else []
     text = (
-        "What is launched counts by the device's clock, what the host draws by the host's. Both work at the same time. "
-        "The search for K and the files are not in it."
+        "Stages on the device are timed by its clock, draws on the host by the host's; both run at the same time. "
+        "The search for K and writing files are left out."
     )
     return Section("Time", text if seconds else "No stage was timed.", [], tables)
 

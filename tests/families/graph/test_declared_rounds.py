@@ -14,13 +14,12 @@ from mmsbgen.backends import Device
 from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.base.errors import InputError
 from mmsbgen.families import family
-from mmsbgen.families.graph import inputs
+from mmsbgen.families.graph import declared_kernel, inputs
 from mmsbgen.families.graph.declare import _WORDS, BFS, NONE, Rounds, fold
 from mmsbgen.families.graph.reference import levels
-from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.graph import Arcs
 from mmsbgen.kernels.build import BoundKernel, build, traits_of
-from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits, describe
 from tests.devices import HASTY
@@ -40,12 +39,6 @@ def spread(combine: Any, ctype: str, name: str = "got_here") -> Rounds:
         combine=combine,
         active="stamp[v] == step",
     )
-
-
-def declared(a: Rounds) -> KernelSpec:
-    given = GRAPH.kernel("bfs")
-    return rounds_kernel("reach", "what reaches a vertex", a, parameters=given.parameters, traffic=given.traffic,
-                         flops=given.flops, workload=given.workload, check_problem=given.check_problem)  # fmt: skip
 
 
 def reached(arcs: Arcs, starts: NDArray[Any]) -> NDArray[np.bool_]:
@@ -98,7 +91,7 @@ def test_a_declaration_is_right_in_every_loop(those: list[tuple[str, str]], open
     """Several are folded into one: each ends as it would alone."""
     names = [f"got_{number}" for number in range(len(those))]
     folded = fold(*(spread(*one, name) for one, name in zip(those, names, strict=True)))
-    spec, problem, traits = declared(folded), GRAPH.problem(), traits_of(opencl_device.info)
+    spec, problem, traits = declared_kernel(folded), GRAPH.problem(), traits_of(opencl_device.info)
     for changes in LOOPS:
         config = dict(spec.default(problem, traits)) | changes
         bound = build(opencl_device, spec, problem, config)
@@ -150,7 +143,7 @@ def test_what_is_folded_already_is_folded_whole() -> None:
 )
 def test_no_array_may_have_a_name_that_kernels_declare(dialect: Any, changes: dict[str, Any]) -> None:
     a, problem = fold(spread("or", "u32", "bits"), spread("min", "u32", "lowest_here")), GRAPH.problem()
-    spec, traits = declared(a), replace(CUDA, dialect=dialect, kind="gpu" if dialect == "cuda" else "cpu")
+    spec, traits = declared_kernel(a), replace(CUDA, dialect=dialect, kind="gpu" if dialect == "cuda" else "cpu")
     config = dict(spec.default(problem, traits)) | changes
     assert spec.space.refusal(config, problem, traits) is None
     text = render(spec, problem, config, traits).text
@@ -166,7 +159,7 @@ def test_a_declaration_is_cuda_c_too() -> None:
     traits, compiler, problem = CUDA, find_compiler("nvrtc"), GRAPH.problem()
     several = fold(spread("or", "u64"), spread("max", "u32", "largest"), spread("min", "u32", "smallest"))
     for a, team in ((several, "warp"), (several, "item"), (spread("or", "u32"), "grid")):
-        spec = declared(a)
+        spec = declared_kernel(a)
         default = dict(spec.default(problem, traits))
         for config in (default | {"team": team}, default | LOOPS[1] | {"team": "item", "blocks_per_unit": 1}):
             assert spec.space.refusal(config, problem, traits) is None
