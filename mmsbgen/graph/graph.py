@@ -70,6 +70,12 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def numbers_of_ranges(begins: NDArray[Any], counts: NDArray[Any]) -> Int64Array:
+    """The whole numbers of ranges, one after another: ``counts[i]`` from ``begins[i]`` on, ``[sum(counts)]``."""
+    ends = np.cumsum(counts)
+    return np.repeat(begins - (ends - counts), counts) + np.arange(ends[-1] if ends.size else 0)
+
+
 def _in_threads(function: Callable[[int], Result], parts: Sequence[int]) -> Iterator[Result]:
     """The results of ``function`` for ``parts``, in their order; at most four are in memory."""
     for first in range(0, len(parts), 4):
@@ -141,11 +147,11 @@ class Adjacency:
         low, high = offsets[:-1].copy(), offsets[:-1] + smaller
         del degrees, smaller
         for first, counts, larger, columns in _in_threads(turned, begins):
-            rows, place = slice(first, first + counts.size), np.arange(larger.size)
-            neighbours[np.repeat(high[rows] - (np.cumsum(counts) - counts), counts) + place] = larger
+            rows = slice(first, first + counts.size)
+            neighbours[numbers_of_ranges(high[rows], counts)] = larger
             high[rows] += counts
             counts = np.diff(columns.indptr)
-            neighbours[np.repeat(low - columns.indptr[:-1], counts) + place] = columns.indices + number(first)
+            neighbours[numbers_of_ranges(low, counts)] = columns.indices + number(first)
             low += counts
         return Adjacency(read_only(offsets), read_only(neighbours))
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.processes import side_by_side
-from mmsbgen.graph.graph import AT_A_TIME, Adjacency
+from mmsbgen.graph.graph import AT_A_TIME, Adjacency, numbers_of_ranges
 from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Array, Ints, RowSource, explained_at
 from mmsbgen.sampler.diagnostics.memberships import Memberships
@@ -123,8 +123,7 @@ def _reached(adjacency: Adjacency) -> Bools:
         counts = adjacency.degrees[found]
         ends = np.cumsum(counts)
         for part in np.split(np.arange(found.size), np.searchsorted(ends, np.arange(_PART, ends[-1], _PART))):
-            shift = offsets[found[part]] - (np.cumsum(counts[part]) - counts[part])
-            reached[adjacency.neighbours[np.repeat(shift, counts[part]) + np.arange(counts[part].sum())]] = True
+            reached[adjacency.neighbours[numbers_of_ranges(offsets[found[part]], counts[part])]] = True
         found = np.flatnonzero(reached & ~before)
         if not found.size:
             break

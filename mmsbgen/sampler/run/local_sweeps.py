@@ -17,6 +17,7 @@ from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT
 from mmsbgen.graph import Adjacency
 from mmsbgen.graph.changes import Change
+from mmsbgen.graph.graph import numbers_of_ranges
 from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.kernel_arguments import StepScalars
 from mmsbgen.sampler.chain.sampler import Sampler
@@ -147,10 +148,9 @@ def _means(communities: Array, values: Array, vertices: Ints, adjacency: Adjacen
 
 def _links(adjacency: Adjacency, vertices: Ints) -> tuple[Ints, Ints]:
     """The place in ``vertices`` and the neighbour of each of their links."""
-    begin, counts = adjacency.offsets[vertices], adjacency.degrees[vertices]
-    owners = np.repeat(np.arange(vertices.size), counts)
-    within = np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    return owners, adjacency.neighbours[begin[owners] + within].astype(np.int64)
+    counts = adjacency.degrees[vertices]
+    places = numbers_of_ranges(adjacency.offsets[vertices], counts)
+    return np.repeat(np.arange(vertices.size), counts), adjacency.neighbours[places].astype(np.int64)
 
 
 def told_bytes(shape: StateShape) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph.declare import NONE
 from mmsbgen.graph.arcs import Arcs
+from mmsbgen.graph.graph import numbers_of_ranges
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.host_program import Launches
 
@@ -110,8 +111,7 @@ def sort_arcs(on: Launches, tiles: int) -> None:
     chunk, more = first // CHUNK, last // CHUNK - first // CHUNK
     goes_on = np.flatnonzero(more)
     chunk, more = chunk[goes_on].astype(np.int64), more[goes_on].astype(np.int64)
-    so_far = np.cumsum(more) - more
-    carried[np.repeat(chunk - so_far, more) + np.arange(more.sum())] = np.repeat(pieces[goes_on], more)
+    carried[numbers_of_ranges(chunk, more)] = np.repeat(pieces[goes_on], more)
     on.write("tile_begins", begins.ravel())
     on.write("tile_pieces", pieces.astype(np.uint32))
     on.write("tile_chunks", chunks.astype(np.uint32))
