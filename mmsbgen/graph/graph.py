@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.id_text import canonical_text, plain, plural
-from mmsbgen.base.processes import Result, side_by_side
+from mmsbgen.base.processes import side_by_side
 
 Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]
@@ -108,7 +108,7 @@ class Adjacency:
             return np.delete(pairs[begin:end], at - begin, axis=0) if at.size else pairs[begin:end]
 
         def by_range(begin: int) -> tuple[UInt32Array, NDArray[np.uint16], Int64Array]:
-            """The smaller ends of a part by the range of the larger one, this one's place there, and the ranges' cuts."""
+            """The smaller ends of a part by the range of the larger one, its place there, and where ranges begin."""
             keys = pack_pairs(*pairs[max(0, begin - 1) : begin + step].T)  # with the one before them
             u, v = part(begin, begin + step).T
             if (keys[1:] <= keys[:-1]).any() or (u >= v).any():
@@ -139,7 +139,8 @@ class Adjacency:
             rows = neighbours[begins[number] : begins[number + 1]]
             is_smaller = np.repeat(np.tile([True, False], count), counts.ravel())
             rows[is_smaller], rows[~is_smaller] = smaller, larger
-            return counts.sum(axis=1)
+            found: Int64Array = counts.sum(axis=1)
+            return found
 
         degrees = np.concatenate([out[:0], *side_by_side(rows_of, range(firsts.size - 1))])
         return Adjacency(read_only(np.concatenate([[0], np.cumsum(degrees)])), read_only(neighbours))

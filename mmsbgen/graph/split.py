@@ -8,7 +8,7 @@ adjacency.  Training uses no held-out pair in a mini-batch or as a partner.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -89,6 +89,20 @@ class Split:
     def training_links(self) -> UInt32Array:
         """The training links, uint32 ``[E_tr, 2]``, ``u < v``, lexicographic; made anew, to save memory."""
         return np.delete(self.graph.links, self._held_places, axis=0)
+
+    def training_parts(self, size: int = AT_A_TIME) -> Iterator[UInt32Array]:
+        """The training links in parts, each of up to ``size`` links of the graph."""
+        for begin in range(0, self.graph.n_links, size):
+            part, held = self.graph.links[begin : begin + size], self._held_places
+            at = held[slice(*np.searchsorted(held, [begin, begin + size]))]
+            yield np.delete(part, at - begin, axis=0) if at.size else part
+
+    def some_training_links(self, most: int, rng: np.random.Generator) -> UInt32Array:
+        """``most`` of the training links, drawn at random, or all if there are no more, ``[L, 2]``."""
+        if self.n_training_links <= most:
+            return self.training_links
+        drawn = rng.choice(self.n_training_links, most, replace=False)
+        return self.graph.links[_skipping(drawn, self._held_places)]
 
     @cached_property
     def training_adjacency(self) -> Adjacency:
@@ -227,7 +241,8 @@ def places_of(links: UInt32Array, pairs: NDArray[Any]) -> Int64Array:
         keys = pack_pairs(*links[begin : begin + AT_A_TIME].T)
         near = wanted[slice(*np.searchsorted(wanted, keys[[0, -1]] + np.array([0, 1], np.uint64)))]
         at = np.searchsorted(keys, near)
-        return begin + at[keys[at] == near]
+        found: Int64Array = begin + at[keys[at] == near]
+        return found
 
     parts = range(0, len(links) if wanted.size else 0, AT_A_TIME)
     return np.concatenate([np.zeros(0, np.int64), *side_by_side(of, parts)])
@@ -294,7 +309,7 @@ def _skipping(
     before = np.zeros(ranks.size, dtype=np.int64)
 
     def counted(begin: int) -> tuple[int, int, Int64Array]:
-        """The first rank above a taken number of a part, how many the part has, and how many are below the next ranks."""
+        """The first rank above a number of a part, how many numbers it has, and how many are below the next ranks."""
         free = numbers(taken[begin : begin + AT_A_TIME])
         free = free - np.arange(begin, begin + free.size)
         low, high = np.searchsorted(ascending, free[[0, -1]])

@@ -17,6 +17,7 @@ from mmsbgen.sampler.minibatch.drawn_ahead import rounds
 from mmsbgen.sampler.minibatch.partners import AllPartners, OwnPartners, Partners, StarSharedPartners
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.posterior.draws import DrawRecorder
+from mmsbgen.sampler.starts.background_search import only_moved
 from mmsbgen.sampler.state import arrays, buffers, memory_needs
 from mmsbgen.sampler.state.device_state import State, StateShape
 
@@ -68,7 +69,8 @@ class Plan:
         )
         placed = self.shape.arrays(options.keeps_mean, options.keeps_spread) + self.specs
         on_device, largest = arrays.bytes_by_purpose(placed), arrays.largest(placed)
-        self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes(results), largest)
+        host = self._host_bytes(results, sum(on_device.values()))
+        self.needs = memory_needs.MemoryNeeds(on_device, host, largest)
 
     def require(self, used: int = 0) -> str:
         """Check the memory; returns what it takes in words, see :func:`mmsbgen.sampler.state.memory_needs.require`."""
@@ -108,7 +110,7 @@ class Plan:
         each = self.max_vertices * (12 + real) + self.partners.bytes_each
         return rounds(self.info.kind, each)
 
-    def _host_bytes(self, results: int) -> dict[str, int]:
+    def _host_bytes(self, results: int, on_device: int) -> dict[str, int]:
         graph, shape = self.split.graph, self.shape
         pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
         listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
@@ -116,10 +118,11 @@ class Plan:
         each = memory_needs.NARROWED if shape.stored.narrow else shape.real.itemsize
         starts = 0
         if self.starts_from_sets:
-            starts = memory_needs.of_start(graph.n_vertices, graph.n_links, rows * each)
+            moved = only_moved(self.split, self.options, self.info, on_device)
+            starts = memory_needs.of_start(graph.n_vertices, graph.n_links, rows * each, moved)
         if self.options.refines:
             # Refinement takes it after the starts.
-            starts = max(starts, memory_needs.of_refinement(graph.n_links))
+            starts = max(starts, memory_needs.of_refinement(graph.n_links, graph.n_vertices * shape.entries))
         return {
             "graph": memory_needs.of_graph(graph.n_vertices, graph.n_links),
             "starts": starts,

@@ -102,6 +102,11 @@ class SparseRows(_OnDevice):
                 array[first : first + step] = device.download_range(values[name], 0, len(part))
         return communities, found
 
+    def communities(self) -> Array:
+        """The communities ``[N, R]`` of all entries; unused ones have NONE."""
+        found: Array = self._device.download(self._values["communities"])
+        return found
+
     def __call__(self, vertices: Ints) -> Array:
         """The rows ``[V, K]`` of ``vertices`` ``[V]``."""
         return expanded(*self.entries(vertices), self._shape.k, self._shape.floor).astype(self._shape.real)
@@ -116,6 +121,14 @@ class SparseRows(_OnDevice):
 
         With ``members`` ``[N, r]``, only links to vertices that are members of the entry's community count.
         """
+        held = (pairs.pairs[np.asarray(pairs.labels, bool)] for pairs in (self._split.validation, self._split.test))
+        return self._counted(members, best=False), np.concatenate(list(held))
+
+    def best_links(self, members: Array | None = None) -> Array:
+        """How many training links each entry explains best ``[N, R]``; ``members`` as for :meth:`explained_links`."""
+        return self._counted(members, best=True)
+
+    def _counted(self, members: Array | None, best: bool) -> Array:
         n = self._shape.n_vertices
         masks = np.zeros((n, 8), np.uint8)
         if members is not None:
@@ -125,11 +138,12 @@ class SparseRows(_OnDevice):
             bits = np.packbits(wide, bitorder="little").reshape(n, -1)
             masks[:, : bits.shape[1]] = bits
         given = {"n_vertices": np.uint32(n), "only_members": np.uint32(members is not None)}
+        given["only_best"] = np.uint32(best)
         with self._device.upload(masks.view(np.uint64).ravel()) as placed:
             self._kernels["sparse_shares"].launch(n, self._values | given | {"members": placed})
             self._device.synchronize()
-        held = (pairs.pairs[np.asarray(pairs.labels, bool)] for pairs in (self._split.validation, self._split.test))
-        return self._device.download(self._values["explained_links"]), np.concatenate(list(held))
+        found: Array = self._device.download(self._values["explained_links"])
+        return found
 
 
 def row_source(sampler: Sampler, mean: bool = True) -> RowSource:

@@ -11,9 +11,9 @@ Both tests compare with graphs that have the same degrees and no other structure
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
@@ -269,11 +269,11 @@ def ranks(
     parts = [slice(first, first + _ROWS) for first in range(0, len(pi), _ROWS)]
     list(side_by_side(lambda part: np.matmul(weighted[part], pi.T, out=scores[part]), parts))
 
-    def means(drawn: Ints, known: list[npt.NDArray[Any]], share: float) -> Floats:
+    def means(drawn: Ints, known: Iterable[npt.NDArray[Any]], share: float) -> Floats:
         barred = _barred(vertices, known, split.graph.n_vertices)
         return mean_ranks(drawn, scores, barred, rng, lambda done: tell(share + done / (1 + corrected)))
 
-    found = means(ends[: len(links)], [split.training_links, *(p.pairs[~p.labels] for p in held_out)], 0)
+    found = means(ends[: len(links)], chain(split.training_parts(), (p.pairs[~p.labels] for p in held_out)), 0)
     excess = found - means(ends[len(links) :], [split.graph.links], 0.5) if corrected else found
     error, spread = float(found[1:].std(ddof=1)), float(excess[1:].std(ddof=1))
     deviations = float(excess[0] - excess[1:].mean()) / spread if spread > 1e-9 else 0.0
@@ -285,7 +285,7 @@ def _some(pairs: Ints, most: int, rng: np.random.Generator) -> Ints:
     return pairs if len(pairs) <= most else pairs[np.sort(rng.choice(len(pairs), most, replace=False))]
 
 
-def _barred(vertices: Ints, known: list[npt.NDArray[Any]], n_vertices: int) -> npt.NDArray[np.bool_]:
+def _barred(vertices: Ints, known: Iterable[npt.NDArray[Any]], n_vertices: int) -> npt.NDArray[np.bool_]:
     """Which pairs of ``vertices`` ``[V]`` are in arrays ``known`` ``[P, 2]`` or loops, ``[V, V]``."""
     there = np.zeros(n_vertices, np.bool_)
     there[vertices] = True

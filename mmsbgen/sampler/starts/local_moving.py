@@ -42,6 +42,8 @@ _STUCK = 0.6
 _ARCS = 1 << 15
 #: Bits of the keys by which arcs are sorted.
 _BITS = 63
+#: Places of the tables of labels that are on a device at a time, of 8 bytes.
+JOINED = 1 << 28
 
 
 @dataclass(frozen=True)

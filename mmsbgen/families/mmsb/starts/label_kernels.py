@@ -56,7 +56,7 @@ BEST_LABELS = KernelSpec(
         Argument("label_volumes", "u32", "in", "[N] link ends of the vertices of each label"),
         VOLUMES,
         Argument("costs", "double", "in", "[N] resolution times the share of all link ends that the vertex has"),
-        Argument("table_places", "u64", "in", "[N] begin of each vertex's table, if it has too many links for slots"),
+        Argument("table_places", "u64", "in", "[V] begin of each vertex's table, if it has too many links for slots"),
         Argument("tables", "u32", "inout", "[S] tables: four numbers a link"),
         Argument("best", "u32", "out", "[V] the label; that of the vertex if it stays"),
         N_VERTICES,
@@ -141,10 +141,12 @@ MOVE_LABELS = KernelSpec(
 )
 
 LABEL_PLACES = Argument("label_places", "u64", "in", "[L + 1] begin of each label's table, in pairs of numbers")
+FIRST_LABEL = Argument("first_label", "u32", "scalar", "first label whose table is there")
 JOIN_LINKS = _simple(
     "join_links",
     "contraction: the weights between labels, in a table for each label",
     (
+        VERTICES,
         *LINKS,
         WEIGHTS,
         LABELS,
@@ -153,6 +155,7 @@ JOIN_LINKS = _simple(
         Argument("counts", "u32", "inout", "[L] number of other labels in each table; zero before"),
         N_VERTICES,
         WEIGHTED,
+        FIRST_LABEL,
     ),
     label_workloads.join_links,
     lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 12),
@@ -163,11 +166,12 @@ GATHER_LINKS = _simple(
     (
         LABEL_PLACES,
         Argument("joined", "u32", "in", "[2 S] tables: the other labels plus 1, then weights"),
-        Argument("row_places", "u64", "in", "[L + 1] begin of each label's links"),
-        Argument("counts", "u32", "inout", "[L] number of each label's links; zero after"),
+        Argument("row_places", "u64", "in", "[L] begin of the links of each label that is there"),
+        Argument("counts", "u32", "inout", "[L] number of each label's links; zero after, for labels that are there"),
         Argument("joined_ends", "u32", "out", "[A] the other labels, in any order"),
         Argument("joined_weights", "u32", "out", "[A] weights of the links"),
-        Argument("n_labels", "u32", "scalar", "number of labels"),
+        Argument("n_labels", "u32", "scalar", "number of labels whose tables are there"),
+        FIRST_LABEL,
     ),
     label_workloads.gather_links,
     lambda problem: problem.integer("N") * (degree_of(problem) * 16 + 20),
