@@ -88,14 +88,14 @@ class Split:
     @property
     def training_links(self) -> UInt32Array:
         """The training links, uint32 ``[E_tr, 2]``, ``u < v``, lexicographic; made anew, to save memory."""
-        return np.delete(self.graph.links, self._held_places, axis=0)
+        return _without(self.graph.links, self._held_places)
 
     def training_parts(self, size: int = AT_A_TIME) -> Iterator[UInt32Array]:
         """The training links in parts, each of up to ``size`` links of the graph."""
         for begin in range(0, self.graph.n_links, size):
             part, held = self.graph.links[begin : begin + size], self._held_places
             at = held[slice(*np.searchsorted(held, [begin, begin + size]))]
-            yield np.delete(part, at - begin, axis=0) if at.size else part
+            yield _without(part, at - begin)
 
     def some_training_links(self, most: int, rng: np.random.Generator) -> UInt32Array:
         """``most`` of the training links, drawn at random, or all if there are no more, ``[L, 2]``."""
@@ -246,6 +246,12 @@ def places_of(links: UInt32Array, pairs: NDArray[Any]) -> Int64Array:
 
     parts = range(0, len(links) if wanted.size else 0, AT_A_TIME)
     return np.concatenate([np.zeros(0, np.int64), *side_by_side(of, parts)])
+
+
+def _without(links: UInt32Array, places: Int64Array) -> UInt32Array:
+    """``links`` ``[E, 2]``, contiguous, without those at ``places``."""
+    # As numbers of 64 bits, which are copied far faster than pairs.
+    return np.delete(links.view(np.uint64), places).view(np.uint32).reshape(-1, 2)
 
 
 def held_out(links: NDArray[Any], non_links: NDArray[Any]) -> HeldOut:

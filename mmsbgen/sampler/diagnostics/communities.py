@@ -129,9 +129,10 @@ def _counted(
     given, at = at is not None, np.flatnonzero(known >= least) if at is None else at
     counts = known.ravel()[at].astype(np.float64)
     if vertices.size:
-        row = np.minimum(np.searchsorted(vertices, at // r), vertices.size - 1)
-        exact = np.flatnonzero(vertices[row] == at // r)
-        counts[exact] = flat[row[exact] * r + at[exact] % r]
+        is_exact = np.zeros(len(known), bool)
+        is_exact[vertices] = True
+        exact = np.flatnonzero(is_exact[at // r])
+        counts[exact] = flat[np.searchsorted(vertices, at[exact] // r) * r + at[exact] % r]
     kept = slice(None) if given else counts >= least
     return at[kept], counts[kept]
 

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array, EntryRows, Explained, Floats, Ints, RowSource
 from mmsbgen.sampler.state.sparse_state import SparseState
+
+#: Sparse rows that a thread takes at a time.
+_ROWS = 1 << 17
 
 
 class Rows:
@@ -127,6 +131,18 @@ class SparseRows(_OnDevice):
     def best_links(self, members: Array | None = None) -> Array:
         """How many training links each entry explains best ``[N, R]``; ``members`` as for :meth:`explained_links`."""
         return self._counted(members, best=True)
+
+    def best_of(self, counts: Array) -> Floats:
+        """Sums ``[K]`` by community of ``counts`` ``[N, R]`` of :meth:`best_links`: most links count at both ends."""
+        communities, k = self.communities(), self._shape.k
+
+        def of(first: int) -> Floats:
+            part = slice(first, first + _ROWS)
+            used = counts[part] > 0
+            found: Floats = np.bincount(communities[part][used], counts[part][used], k).astype(np.float64)
+            return found
+
+        return sum(side_by_side(of, range(0, len(counts), _ROWS)), np.zeros(k))
 
     def _counted(self, members: Array | None, best: bool) -> Array:
         n = self._shape.n_vertices

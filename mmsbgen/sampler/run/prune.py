@@ -110,8 +110,6 @@ def sparse_evidence(sampler: Sampler) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """As :func:`evidence`, of sparse rows; the device counts the links.  And which communities explain a link best."""
     rows, k, adjacency = SparseRows(sampler), sampler.shape.k, sampler.split.training_adjacency
     counts, communities = rows.best_links(), rows.communities()
-    used = np.zeros(k, bool)
-    used[communities.ravel()[np.flatnonzero(counts)]] = True
     at = np.flatnonzero(counts >= _LEAST_LINKS)
     of = communities.ravel()[at].astype(np.int64)
 
@@ -122,7 +120,7 @@ def sparse_evidence(sampler: Sampler) -> tuple[Floats, npt.NDArray[np.bool_]]:
         return np.bincount(of[members], both, k) / 2  # at both ends
 
     counted = _Counted(at // counts.shape[1], of, counts.ravel()[at].astype(np.float64), inside)
-    return counted.evidence(adjacency.degrees, k, adjacency.neighbours.size // 2), used
+    return counted.evidence(adjacency.degrees, k, adjacency.neighbours.size // 2), rows.best_of(counts) > 0
 
 
 class _InOrder(NamedTuple):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.graph.graph import Adjacency
-from mmsbgen.graph.ids import number_integers
+from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import SparseRows, best_communities, row_source
@@ -84,11 +84,7 @@ def _clear_links(sampler: Sampler) -> tuple[Ints, Array, Ints]:
     links, and none if no community is empty.
     """
     rows, k = SparseRows(sampler), sampler.shape.k
-    counts, communities = rows.best_links(), rows.communities()
-    at = np.flatnonzero(counts)
-    # At both ends, mostly.
-    ends = np.bincount(communities.ravel()[at], counts.ravel()[at], k)
-    del counts, communities, at
+    ends = rows.best_of(rows.best_links())
     empty, in_turn = np.flatnonzero(ends < 2 * _FEWEST_LINKS), np.argsort(-ends, kind="stable")
     chosen = np.zeros(k, bool)
     chosen[in_turn[np.cumsum(ends[in_turn]) <= 2 * MOST_SPLIT]] = True
@@ -141,7 +137,7 @@ def _parts_together(
     if len(links) <= MANY:
         split = leiden(network(keys.size, ends), len(links) / int(counts[labels[0]]), seed)
     else:
-        in_rows = ends[np.argsort(ends[:, 0], kind="stable")]  # links are in order within each community
+        in_rows = ends[in_order(ends[:, 0])[1]]  # links are in order within each community
         graph = Weighted.of(Adjacency.from_pairs(in_rows, keys.size))
         split = separated(graph, 1 / (2 * counts[keys // n]), seed, mover)
     first, sizes = np.unique(split, return_index=True, return_counts=True)[1:]

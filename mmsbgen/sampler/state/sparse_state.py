@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends.base import Device
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.counter_random import below
 from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, totals
@@ -125,13 +126,19 @@ class SparseState(State):
         kept, values = self.entries()
         shrinks = np.zeros(self.shape.k + 1, bool)
         shrinks[communities] = True
-        there = shrinks[np.minimum(kept, np.uint32(self.shape.k))]
-        at = np.flatnonzero(there.any(axis=1))
-        own, share = kept[at], values[at].astype(np.float64)
-        share[there[at]] *= factor
-        order = np.argsort(-share, axis=1, kind="stable")
-        own, share = np.take_along_axis(own, order, axis=1), np.take_along_axis(share, order, axis=1)
-        kept[at], values[at] = own, self.scaled(share, own != NONE)
+        step = max(1, _ELEMENTS // self.shape.entries)
+
+        def of(first: int) -> None:
+            there = shrinks[np.minimum(kept[first : first + step], np.uint32(self.shape.k))]
+            at = np.flatnonzero(there.any(axis=1))
+            own, share = kept[first + at], values[first + at].astype(np.float64)
+            share[there[at]] *= factor
+            order = np.argsort(-share, axis=1, kind="stable")
+            own, share = np.take_along_axis(own, order, axis=1), np.take_along_axis(share, order, axis=1)
+            kept[first + at], values[first + at] = own, self.scaled(share, own != NONE)
+
+        for _ in side_by_side(of, range(0, len(kept), step)):
+            pass
         self.set_entries(kept, values)
 
     def scaled(self, shares: Array, used: Array) -> Array:
