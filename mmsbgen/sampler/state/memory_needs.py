@@ -14,13 +14,13 @@ __all__ = ["MemoryNeeds", "available_host_memory", "of_refinement", "of_results"
 #: Most bytes that starts take, per link or vertex, and a constant part (measured in docs/memory.md).
 LEIDEN_EACH, LEIDEN_ONCE = 180, 10_000_000
 #: Most bytes that local moving on a device takes on the host per link (measured as those).
-MOVED_EACH = 40
+MOVED_EACH = 24
 #: Most bytes that refinement takes per link, each of whose ends may be in another community (measured as those).
 REFINEMENT_EACH = 600
 #: Most links of communities that are split in a state with sparse rows: those of the largest communities.
 MOST_SPLIT = 1 << 25
-#: Bytes of an entry of sparse rows while the links that it explains are counted.
-COUNTED = 16
+#: Bytes of an entry of sparse rows while links are counted and communities pruned (measured as those).
+COUNTED = 48
 #: Bytes per element for rounding rows to 16 bits.
 NARROWED = 28
 #: Largest number of entries of pi that results hold as codes of one byte.
