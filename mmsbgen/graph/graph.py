@@ -30,8 +30,8 @@ MAX_VERTICES = 2**32 - 1
 
 #: Links that a thread takes at a time.
 AT_A_TIME = 1 << 19
-#: Most ranges of vertices of an adjacency while it is made, links of a range (a power of two), and parts of the links.
-_RANGES, _RANGE_LINKS, _PARTS = 4096, 18, 256
+#: Most ranges of vertices of an adjacency while it is made, and links of a range (a power of two).
+_RANGES, _RANGE_LINKS = 4096, 18
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFF_FFFF)
 
@@ -101,48 +101,58 @@ class Adjacency:
         ranges = min(_RANGES, max(1, len(pairs) >> _RANGE_LINKS))
         shift = min(16, max(0, max(n_vertices - 1, 1).bit_length() - ranges.bit_length()))
         firsts = np.minimum(np.arange(0, n_vertices + (1 << shift), 1 << shift), n_vertices)
-        step = max(AT_A_TIME, len(pairs) // _PARTS)
+        count = firsts.size - 1
 
         def part(begin: int, end: int) -> NDArray[Any]:
             at = out[slice(*np.searchsorted(out, [begin, end]))]
             return np.delete(pairs[begin:end], at - begin, axis=0) if at.size else pairs[begin:end]
 
-        def by_range(begin: int) -> tuple[UInt32Array, NDArray[np.uint16], Int64Array]:
-            """The smaller ends of a part by the range of the larger one, its place there, and where ranges begin."""
-            keys = pack_pairs(*pairs[max(0, begin - 1) : begin + step].T)  # with the one before them
-            u, v = part(begin, begin + step).T
+        def counted(begin: int) -> NDArray[np.int32]:
+            """How many pairs of a part each range has."""
+            keys = pack_pairs(*pairs[max(0, begin - 1) : begin + AT_A_TIME].T)  # with the one before them
+            u, v = part(begin, begin + AT_A_TIME).T
             if (keys[1:] <= keys[:-1]).any() or (u >= v).any():
                 raise ValueError("pairs u < v must be distinct and in lexicographic order")
-            of = (v >> v.dtype.type(shift)).astype(np.uint16)
-            order = np.argsort(of, kind="stable")
-            low = (v & v.dtype.type((1 << shift) - 1)).astype(np.uint16)
-            cuts = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=firsts.size - 1))])
-            return u[order].astype(np.uint32), low[order], cuts
+            return np.bincount(v >> v.dtype.type(shift), minlength=count).astype(np.int32)
 
-        parts = list(side_by_side(by_range, range(0, len(pairs), step)))
+        begins_of_parts = range(0, len(pairs), AT_A_TIME)
+        sizes = np.array([np.zeros(count, np.int32), *side_by_side(counted, begins_of_parts)])
+        # Where the pairs of each range begin, and those of each part in it.
+        of_ranges = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
+        starts = of_ranges[:-1] + np.cumsum(sizes, axis=0, dtype=np.int64)[:-1]
+        smaller, places = np.empty(of_ranges[-1], np.uint32), np.empty(of_ranges[-1], np.uint16)
+
+        def scatter(number: int) -> None:
+            """Writes the smaller ends of a part by the range of the larger one, and the larger one's place there."""
+            u, v = part(begins_of_parts[number], begins_of_parts[number] + AT_A_TIME).T
+            order = np.argsort((v >> v.dtype.type(shift)).astype(np.uint16), kind="stable")
+            to = numbers_of_ranges(starts[number], sizes[number + 1])
+            smaller[to] = u[order]
+            places[to] = (v & v.dtype.type((1 << shift) - 1))[order]
+
+        for _ in side_by_side(scatter, range(len(begins_of_parts))):
+            pass
         # The pairs of each range by u, without those left out.
         ends = np.searchsorted(pairs[:, 0], firsts.astype(pairs.dtype))
-        sizes = np.diff(ends) - np.diff(np.searchsorted(out, ends))
-        begins = np.concatenate([[0], np.cumsum(sum((np.diff(cuts) for *_, cuts in parts), sizes))])
+        larger = np.diff(ends) - np.diff(np.searchsorted(out, ends))
+        begins = of_ranges + np.concatenate([[0], np.cumsum(larger)])
         neighbours = np.empty(int(begins[-1]), np.uint32)
 
         def rows_of(number: int) -> Int64Array:
             """The degrees of the vertices of a range, whose rows it writes."""
-            count, none = int(firsts[number + 1] - firsts[number]), np.zeros(0, np.uint16)
-            here = [(slice(*cuts[number : number + 2]), u, low) for u, low, cuts in parts]
-            place = np.concatenate([none, *(low[at] for at, _, low in here)])
-            smaller = np.concatenate([none, *(u[at] for at, u, _ in here)])[np.argsort(place, kind="stable")]
-            first, larger = part(*ends[number : number + 2]).T
+            n, here = int(firsts[number + 1] - firsts[number]), slice(*of_ranges[number : number + 2])
+            place = places[here]
+            first, second = part(*ends[number : number + 2]).T
             counts = np.stack(
-                [np.bincount(place, minlength=count), np.bincount(first - firsts[number], minlength=count)], axis=1
+                [np.bincount(place, minlength=n), np.bincount(first - firsts[number], minlength=n)], axis=1
             )
             rows = neighbours[begins[number] : begins[number + 1]]
-            is_smaller = np.repeat(np.tile([True, False], count), counts.ravel())
-            rows[is_smaller], rows[~is_smaller] = smaller, larger
+            is_smaller = np.repeat(np.tile([True, False], n), counts.ravel())
+            rows[is_smaller], rows[~is_smaller] = smaller[here][np.argsort(place, kind="stable")], second
             found: Int64Array = counts.sum(axis=1)
             return found
 
-        degrees = np.concatenate([out[:0], *side_by_side(rows_of, range(firsts.size - 1))])
+        degrees = np.concatenate([out[:0], *side_by_side(rows_of, range(count))])
         return Adjacency(read_only(np.concatenate([[0], np.cumsum(degrees)])), read_only(neighbours))
 
     def __repr__(self) -> str:

@@ -70,7 +70,7 @@ class Plan:
         placed = self.shape.arrays(options.keeps_mean, options.keeps_spread) + self.specs
         on_device, largest = arrays.bytes_by_purpose(placed), arrays.largest(placed)
         host = self._host_bytes(results, sum(on_device.values()))
-        self.needs = memory_needs.MemoryNeeds(on_device, host, largest)
+        self.needs = memory_needs.MemoryNeeds(on_device, host, largest, self._held())
 
     def require(self, used: int = 0) -> str:
         """Check the memory; returns what it takes in words, see :func:`mmsbgen.sampler.state.memory_needs.require`."""
@@ -109,6 +109,11 @@ class Plan:
         real = self.shape.real.itemsize
         each = self.max_vertices * (12 + real) + self.partners.bytes_each
         return rounds(self.info.kind, each)
+
+    def _held(self) -> int:
+        """Bytes of the graph that are in memory by now."""
+        adjacency = self.split.training_adjacency
+        return sum(array.nbytes for array in (self.split.graph.links, adjacency.offsets, adjacency.neighbours))
 
     def _host_bytes(self, results: int, on_device: int) -> dict[str, int]:
         graph, shape = self.split.graph, self.shape

@@ -31,11 +31,15 @@ ROW_OF_RESULTS = 50
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """Bytes by purpose, on the ``device`` and on the ``host``, and those of the ``largest`` device array."""
+    """Bytes by purpose, on the ``device`` and on the ``host``, and those of the ``largest`` device array.
+
+    ``held`` are bytes on the host of arrays that exist.
+    """
 
     device: Mapping[str, int]
     host: Mapping[str, int]
     largest: tuple[str, int]
+    held: int = 0
 
     @property
     def device_total(self) -> int:
@@ -116,6 +120,7 @@ def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:
     already allocated on the device.
     """
     host, source = available_host_memory()
+    host += needs.held
     parts = ", ".join(f"{name} {readable(size)}" for name, size in needs.device.items() if size >= 1_000_000)
     text = f"needs {readable(needs.device_total)} on the device ({parts or 'little'})"
     remedy = "Use fewer communities, a smaller mini-batch, or a device with more memory."
