@@ -54,9 +54,10 @@ def state_of(name: str, arcs: Arcs, source: int, real: Any) -> dict[str, Any]:
 
 
 def changed(default: Config, text: str) -> dict[str, Any]:
-    """The default with values of axes as ``--with`` names them."""
+    """The default with values of axes as ``--with`` names them, of which kernels take those that they have."""
     given = dict(each.split("=") for each in text.split(","))
-    return dict(default) | {name: int(value) if value.isdigit() else value for name, value in given.items()}
+    found = {name: int(value) if value.isdigit() else value for name, value in given.items()}
+    return dict(default) | {name: value for name, value in found.items() if name in default}
 
 
 def variants(name: str, problem: Any, traits: Any, vary: bool, those: list[str]) -> list[Config]:
