@@ -83,9 +83,11 @@ def run(
         if on_progress is not None:
             on_progress(sampler, trace)
         if on_checkpoint is not None and time.monotonic() - saved > checkpoint_seconds:
-            on_checkpoint(sampler, trace, spent())
+            with kept_if_lost():
+                on_checkpoint(sampler, trace, spent())
             saved = time.monotonic()
-    sampler.device.synchronize()
+    with kept_if_lost():
+        sampler.settle()
     if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
         written = time.monotonic()
         on_checkpoint(sampler, trace, spent())
