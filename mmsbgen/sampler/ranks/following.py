@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from mmsbgen.backends.base import Buffer
 from mmsbgen.backends.ranks.exchanges import Exchange
 from mmsbgen.backends.ranks.world import World, short
-from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.base.errors import LaunchError, MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN
@@ -29,7 +30,8 @@ def follow(world: World, runtime: Runtime, exchange: Exchange, alike: bool) -> N
     except BaseException as error:
         # NCCL's kernels wait for a rank that is no more, and the device for them.
         timer = world.ends_after(ABANDON_S, error)
-        exchange.abandon()
+        with suppress(LaunchError):  # where the device has failed
+            exchange.abandon()
         timer.cancel()
         raise
 

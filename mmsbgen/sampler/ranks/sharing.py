@@ -48,7 +48,7 @@ ABANDON_S = 15.0
 #: Fewest sweeps before ranges are first cut anew.
 _FEWEST_SWEEPS = 2
 #: Largest share of the free memory for the rows that are kept during a sweep that is queued ahead.
-_KEPT_SHARE = 0.25
+_KEPT_SHARE = 0.125
 
 
 @dataclass

@@ -88,11 +88,11 @@ def run(
             saved = time.monotonic()
     with kept_if_lost():
         sampler.settle()
-    if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
-        written = time.monotonic()
-        on_checkpoint(sampler, trace, spent())
-        # The final checkpoint is as large as the state and does not count as time of the chain.
-        begin += time.monotonic() - written
+        if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
+            written = time.monotonic()
+            on_checkpoint(sampler, trace, spent())
+            # The final checkpoint is as large as the state and does not count as time of the chain.
+            begin += time.monotonic() - written
     if sampler.iteration >= sampler.limit and (not trace or trace[-1]["iteration"] != sampler.iteration):
         trace.append(evaluation(sampler, spent()))
     return spent()

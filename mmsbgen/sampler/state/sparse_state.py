@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmsbgen.backends.base import Device
+from mmsbgen.backends.base import Buffer, Device
 from mmsbgen.families.mmsb.numbers.counter_random import below
 from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, totals
@@ -35,11 +35,13 @@ class SparseState(State):
     def exchange(self, turns: int = 1) -> None:
         """Make the new rows the rows, here and for :attr:`users`; negative ``turns`` undo that."""
         self.turn += turns
+        now: dict[str, Buffer] = {}
         for names, arrays in zip(_TURNS, self._turns, strict=True):
             at = turns % len(arrays)
             arrays[:] = arrays[at:] + arrays[:at]
-            for held in (self.buffers, *self.users):
-                held.update(zip(names, arrays, strict=False))
+            now.update(zip(names, arrays, strict=False))
+        for held in (self.buffers, *self.users):
+            held.update(now)
 
     def keep_rows(self) -> None:
         """Allocate a third pair of arrays, so that the rows before a sweep stay during the next sweep too."""
