@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -390,8 +391,7 @@ class Sampler:
 
     def clipped(self) -> int:
         """Number of coordinates whose flow the split step has bounded so far."""
-        found = int(self.device.download(self.values["clip_counts"]).sum(dtype=np.int64))
-        found += 0 if self.shared is None else self.shared.report()
-        self.device.write(self.values["clip_counts"], np.zeros(self.max_vertices, np.uint32))
+        own = partial(arrays.take_counts, self.device, self.values["clip_counts"])
+        found = own() if self.shared is None else self.shared.report(own)
         self.chain = self.chain._replace(clips=self.chain.clips + found)
         return self.chain.clips

@@ -16,7 +16,7 @@ from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN
 from mmsbgen.sampler.ranks import ranges
 from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweptRange
-from mmsbgen.sampler.state.arrays import bytes_by_purpose, largest, release
+from mmsbgen.sampler.state.arrays import bytes_by_purpose, largest, release, take_counts
 from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, require
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -81,7 +81,7 @@ class _Chain:
         links: int,
         samples: bool,
     ) -> None:
-        self._world, self._exchange, self._device, self._shape = world, exchange, runtime.device, shape
+        self._world, self._exchange, self._device = world, exchange, runtime.device
         n, device = shape.n_vertices, runtime.device
         own = 4 * links // world.size
         needs = bytes_by_purpose(shape.arrays()) | {"adjacency": 8 * n + own, "mini-batch": 8 * n}
@@ -132,9 +132,7 @@ class _Chain:
 
     def report(self) -> None:
         """Tell the seconds of the sweeps since the last report, and the flows bounded in them."""
-        clips = self._buffers["clip_counts"]
-        found = int(self._device.download(clips).sum(dtype=np.int64))
-        self._device.write(clips, np.zeros(self._shape.n_vertices, np.uint32))
+        found = take_counts(self._device, self._buffers["clip_counts"])
         self._world.answers((self._times.take(SWEEP), found))
 
     def close(self) -> None:

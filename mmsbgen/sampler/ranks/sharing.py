@@ -244,17 +244,18 @@ class SharedSweeps:
         self._undo(self._begun - ended)
         timer.cancel()
 
-    def report(self) -> int:
-        """Ask the other ranks for their times; returns how many flows they have bounded since the last report.
+    def report(self, clips: Callable[[], int]) -> int:
+        """Ask all ranks for their times and for the flows that they have bounded since the last report.
 
-        Ranges are cut anew where the times differ.
+        Returns the number of flows; ``clips`` takes those of this rank, while the others take theirs.  Ranges are cut
+        anew where the times differ.
         """
         world = self._world
         if world.lost:
-            return 0
+            return clips()
         self.settle()
         world.tell("report", self._number)
-        seconds, clips = zip(*world.answers((self._times.take(SWEEP), 0)), strict=True)
+        seconds, bounded = zip(*world.answers((self._times.take(SWEEP), clips())), strict=True)
         self._since_cut += self._sweeps
         if self._sweeps:
             self._seconds = np.array(seconds) / self._sweeps
@@ -269,7 +270,7 @@ class SharedSweeps:
                 self._team.speeds = np.diff(self._work[self._bounds]) / np.maximum(self._seconds, 1e-9)
                 self._cut()
             self._sweeps = 0
-        return int(sum(clips))
+        return int(sum(bounded))
 
     def noted(self) -> dict[str, Any]:
         """What the trace says.
