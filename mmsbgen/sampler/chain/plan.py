@@ -82,6 +82,14 @@ class Plan:
         return self.options.start != "random" or self.options.phased
 
     @property
+    def theta_scale(self) -> float:
+        """eps of theta over eps of phi: by default one over the number of pairs that inform one community."""
+        if self.options.theta_scale is not None:
+            return self.options.theta_scale
+        n, k = self.shape.n_vertices, self.shape.k
+        return 1.0 / max(1.0, self.split.n_training_links / k + (n / k) ** 2 / 4)
+
+    @property
     def export_rows(self) -> int:
         """Rows of the state read at a time."""
         first, stop = next(iter(State.chunk_ranges(self.shape)))

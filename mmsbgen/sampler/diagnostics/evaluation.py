@@ -145,7 +145,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
     The sample enters the chain's means and, where it is of the posterior, its draws.  Raises :class:`MmsbgenError` if
     row sums are not finite.
     """
-    sampler.device.synchronize()
+    sampler.settle()
     options = sampler.options
     burnt_in = sampler.course.burnt_in(options, sampler.iteration)
     drawn = sampler.sampling or options.draws_noise

@@ -124,7 +124,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
 
     ``kept``: whether the checkpoint is to stay after the run has finished.
     """
-    sampler.device.synchronize()
+    sampler.settle()
     sampler.clipped()
     device, shape, chain = sampler.device, sampler.shape, sampler.chain
     meta = {
