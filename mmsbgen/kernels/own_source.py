@@ -157,7 +157,6 @@ def own_kernel(
         variables=variables,
         launch=lambda problem, config, count, traits: launch(_both(config, problem)),
         traffic=lambda problem: int(traffic(problem)),
-        flops=lambda problem: 0,
         workload=workload,
         check_problem=check_problem,
         dialects=tuple(texts),

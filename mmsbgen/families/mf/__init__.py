@@ -115,7 +115,6 @@ MF = KernelFamily(
             *als_kernels(traffic=_read_rows, workload=_als, **_given("feedback")),
             error_kernel(
                 traffic=_read_errors,
-                flops=lambda problem: 2 * problem.integer("K") * problem.integer("ratings"),
                 workload=_errors,
                 **_given("storage"),
             ),

@@ -149,16 +149,6 @@ def _cg_default(problem: Problem, traits: Traits) -> Config:
     return found
 
 
-def _flops(problem: Problem) -> int:
-    k = problem.integer("K")
-    return problem.integer("ratings") * k**2 + problem.integer("users") * k**3 // 3
-
-
-def _cg_flops(problem: Problem) -> int:
-    k, implicit = problem.integer("K"), problem.get("feedback") == "implicit"
-    return (FEW_STEPS + 1) * (4 * problem.integer("ratings") * k + 2 * problem.integer("users") * k**2 * implicit)
-
-
 def als_kernels(**given: Any) -> tuple[KernelSpec, ...]:
     """By Cholesky, and by conjugate gradients; ``given`` are the other fields, a ``workload`` takes the name first."""
     gram = {"gram": (_FIXED, _SCRATCH, _N_FIXED), "gram_sum": (_SCRATCH, _BASE)}
@@ -191,7 +181,6 @@ def als_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             ),
             default=_default,
             variables=_variables,
-            flops=_flops,
         ),
         kernel(
             "als_cg",
@@ -202,6 +191,5 @@ def als_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             space=space_of(_BLOCKS, constraints=(Constraint("block_size", _near),)),
             default=_cg_default,
             variables=_cg_variables,
-            flops=_cg_flops,
         ),
     )

@@ -275,7 +275,6 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
                 blocks_of(config, teams(problem, config, count)), int(config["block_size"])
             ),
             traffic=_traffic,
-            flops=lambda problem: 10 * problem.integer("K") * problem.integer("ratings"),
             modes=("operator",),
             workload=partial(workload, f"sgd_{schedule}"),
             **given | more,

@@ -202,7 +202,6 @@ BLOCK_LINKS = KernelSpec(
     variables=_links_variables,
     launch=lambda problem, config, count, traits: launch_teams(problem, config, links_groups(config), traits),
     traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * row_bytes(p),
-    flops=lambda p: (4 * block_workloads.MEAN_DEGREE + 6) * p.integer("m") * p.integer("K"),
     workload=block_workloads.block_links,
     check_problem=block_workloads.small,
     used_with=SHARED,

@@ -217,7 +217,6 @@ BLOCK_FACTORS = KernelSpec(
     traffic=lambda p: (
         (p.integer("m") + p.integer("n")) * row_bytes(p) + (p.integer("m") + 2 * p.integer("n")) * _halves(p)
     ),
-    flops=lambda p: 2 * p.integer("m") * p.integer("K"),
     workload=tensor_workloads.block_factors,
     check_problem=tensor_workloads.small,
     used_with=TENSOR,
@@ -242,7 +241,6 @@ BLOCK_SCALES = KernelSpec(
     variables=_tiled("f16", "columns"),
     launch=_launch_tiles("columns"),
     traffic=lambda p: (p.integer("m") + p.integer("n")) * _halves(p) + 2 * p.integer("m") * half_room(p),
-    flops=lambda p: 2 * p.integer("m") * p.integer("n") * p.integer("K"),
     workload=tensor_workloads.block_scales,
     check_problem=tensor_workloads.small,
     used_with=TENSOR,
@@ -270,7 +268,6 @@ BLOCK_STRIKE = KernelSpec(
     variables=_variables,
     launch=launch_rows(extra=False, per_row=32),
     traffic=lambda p: p.integer("m") * (block_workloads.MEAN_DEGREE + 1) * 12,
-    flops=lambda p: 0,
     workload=tensor_workloads.block_strike,
     check_problem=tensor_workloads.small,
     used_with=TENSOR,
@@ -295,7 +292,6 @@ BLOCK_SUMS = KernelSpec(
     variables=_tiled("bf16", "rows"),
     launch=_launch_tiles("rows"),
     traffic=lambda p: p.integer("n") * _halves(p) + 2 * p.integer("m") * half_room(p) + p.integer("m") * row_bytes(p),
-    flops=lambda p: 2 * p.integer("m") * p.integer("n") * p.integer("K"),
     workload=tensor_workloads.block_sums,
     check_problem=tensor_workloads.small,
     used_with=TENSOR,

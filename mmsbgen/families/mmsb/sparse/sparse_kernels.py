@@ -59,7 +59,6 @@ def _items(
         ),
         launch=lambda problem, config, count, traits: launch_items(problem, config, count * each(problem), traits),
         traffic=traffic,
-        flops=lambda p: 0,
         workload=workload,
         check_problem=sparse_workloads.small,
         used_with=ALL,

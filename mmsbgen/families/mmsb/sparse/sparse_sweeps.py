@@ -242,7 +242,6 @@ SPARSE_ROWS = KernelSpec(
     variables=_variables,
     launch=_launch,
     traffic=_traffic,
-    flops=lambda p: 6 * p.integer("N") * (1 + degree_of(p)) * entries_of(p),
     workload=sparse_workloads.sparse_rows,
     check_problem=sparse_workloads.small,
     used_with=ALL,

@@ -57,7 +57,6 @@ def _simple(
         variables=variables,
         launch=launch_items,
         traffic=traffic,
-        flops=lambda p: 0,
         workload=workload,
         check_problem=workloads.small,
         modes=modes,

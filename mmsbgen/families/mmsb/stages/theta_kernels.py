@@ -192,7 +192,6 @@ THETA_PARTIAL = KernelSpec(
     ),
     launch=launch_teams,
     traffic=lambda p: 2 * p.integer("m") * stored_row_bytes(p) + 2 * theta_groups(p) * row_bytes(p),
-    flops=lambda p: 6 * p.integer("m") * p.integer("K"),
     workload=pair_workloads.theta_partial,
     carry=of_row,
     check_problem=pair_workloads.small_with_groups,
@@ -266,7 +265,6 @@ THETA_END = KernelSpec(
     ),
     launch=lambda p, c, count, t: Launch(max(1, -(-count // _communities(c))), int(c["block_size"])),
     traffic=lambda p: (2 * theta_groups(p) + 5) * row_bytes(p),
-    flops=lambda p: (2 * theta_groups(p) + 20) * p.integer("K"),
     workload=pair_workloads.theta_end,
     check_problem=pair_workloads.small_with_groups,
 )
@@ -285,7 +283,6 @@ UPDATE_BETA = KernelSpec(
     variables=common,
     launch=launch_items,
     traffic=lambda p: 3 * row_bytes(p),
-    flops=lambda p: 2 * p.integer("K"),
     workload=pair_workloads.update_beta,
     check_problem=workloads.small,
 )

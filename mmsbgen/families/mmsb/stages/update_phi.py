@@ -188,11 +188,6 @@ def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
     )
 
 
-def flops(problem: Problem) -> int:
-    """Two fused multiply-adds for every element of a partner's row."""
-    return 4 * problem.integer("m") * problem.integer("n") * problem.integer("K")
-
-
 ARGUMENTS = (
     Argument("pi", "stored", "inout", "[N + m, LD] rows by slot"),
     ROW_SUMS,
@@ -244,7 +239,6 @@ UPDATE_PHI = KernelSpec(
     variables=variables,
     launch=launch_teams,
     traffic=traffic,
-    flops=flops,
     workload=workloads.update_phi,
     # Without it update_pi must run too, so times are not comparable; the user selects it explicitly.
     modes=("normalise",),

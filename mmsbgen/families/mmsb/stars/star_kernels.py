@@ -49,7 +49,6 @@ DRAW_STARS = KernelSpec(
     variables=common,
     launch=_launch,
     traffic=lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + element_size(p) + 2 * 32),
-    flops=lambda p: 0,
     workload=graph_workloads.draw_stars,
     check_problem=workloads.small,
     used_with=STARS,

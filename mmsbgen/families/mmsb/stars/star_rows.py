@@ -124,7 +124,6 @@ STAR_ROWS = KernelSpec(
     variables=_variables,
     launch=launch_teams,
     traffic=lambda p: p.integer("m") * _rows(p) * row_bytes(p),
-    flops=lambda p: (4 * _rows(p) - 6) * p.integer("m") * p.integer("K"),
     workload=star_workloads.star_rows,
     check_problem=block_workloads.small,
     used_with=STARS_SHARED,

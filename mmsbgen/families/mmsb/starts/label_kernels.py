@@ -69,7 +69,6 @@ BEST_LABELS = KernelSpec(
     variables=_variables,
     launch=launch_teams,
     traffic=lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 52),
-    flops=lambda problem: 0,
     workload=label_workloads.best_labels,
     check_problem=small,
 )
@@ -111,7 +110,6 @@ def _simple(
         variables=_of_lanes,
         launch=_launch_lanes,
         traffic=traffic,
-        flops=lambda problem: 0,
         workload=workload,
         check_problem=small,
     )
@@ -135,7 +133,6 @@ MOVE_LABELS = KernelSpec(
     variables=common,
     launch=launch_items,
     traffic=lambda problem: problem.integer("N") * 28,
-    flops=lambda problem: 0,
     workload=label_workloads.move_labels,
     check_problem=small,
 )
