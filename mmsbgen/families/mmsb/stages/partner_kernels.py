@@ -1,8 +1,10 @@
-"""Declarations of the kernels of stages 2 and 4 of an iteration, and of held-out pairs."""
+"""Declarations of the kernels of stages 2 and 4 of an iteration, and of pairs: held-out ones, and links explained."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from mmsbgen.families.mmsb.axes import demands
 from mmsbgen.families.mmsb.axes.common_axes import (
@@ -14,6 +16,7 @@ from mmsbgen.families.mmsb.axes.common_axes import (
     VECTOR_WIDTH,
     common,
     element_size,
+    launch_blocks,
     launch_teams,
     local_memory,
     of_row,
@@ -21,6 +24,7 @@ from mmsbgen.families.mmsb.axes.common_axes import (
     sum_bytes,
 )
 from mmsbgen.families.mmsb.axes.small_spaces import (
+    BEST,
     DENSE,
     EVALUATED,
     FIRST_VERTEX,
@@ -30,8 +34,10 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     N_PAIRS,
     N_VERTICES,
     PI,
+    PLACES,
     RANDOM,
     ROW_SUMS,
+    SHARED,
     SLOTS,
     SUB_GROUP_A_ROW,
     TEAM_CPU,
@@ -45,7 +51,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.families.mmsb.reference import pair_workloads, workloads
 from mmsbgen.families.mmsb.stages import graph_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Space, Traits
 
@@ -97,21 +103,67 @@ SAMPLE_PARTNERS = KernelSpec(
     used_with=LISTED,
 )
 
-# Stage 4 ------------------------------------------------------------------------------------------------------
+# Rows, and pairs of rows --------------------------------------------------------------------------------------
 
 ROW_AXES = (TEAM, VECTOR_WIDTH, BLOCK_SIZE, REDUCTION)
-PI_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(partial(sum_bytes, values=1))))
 
 
-def _pi_traffic(problem: Problem) -> int:
-    return 2 * problem.integer("m") * row_bytes(problem)
+def _explain_bytes(problem: Problem, config: Config, traits: Traits) -> int:
+    """Local memory in bytes: two sums, and a value with its index for every partial sum."""
+    sums = sum_bytes(problem, config, traits, values=2)
+    return sums + sums // (4 * element_size(problem)) * (element_size(problem) + 4)
 
 
-UPDATE_PI = KernelSpec(
-    name="update_pi",
-    template="mmsb/stages/update_pi.jinja",
-    doc="normalise the new rows and make them the vertices' rows",
-    arguments=(
+def _row_space(needed: Callable[[Problem, Config, Traits], int]) -> Space:
+    return Space(ROW_AXES, (*ROW_TEAM, local_memory(needed)))
+
+
+PAIR_SPACE = _row_space(partial(sum_bytes, values=2))
+
+
+def _row_kernel(
+    folder: str,
+    name: str,
+    doc: str,
+    arguments: tuple[Argument, ...],
+    parameters: tuple[str, ...],
+    workload: Callable[[Problem, int], Workload],
+    traffic: Callable[[Problem], int],
+    used_with: Mapping[str, tuple[str, ...]],
+    *,
+    units: str = "pairs",
+    space: Space = PAIR_SPACE,
+    sums: int = 1,
+    rows: int = 2,
+    sub_groups: dict[str, Any] | None = None,
+) -> KernelSpec:
+    """A kernel in which a team reads ``rows`` rows at a time and adds up ``sums`` times."""
+    return KernelSpec(
+        name=name,
+        template=f"mmsb/{folder}/{name}.jinja",
+        doc=doc,
+        arguments=arguments,
+        parameters=parameters,
+        space=space,
+        default=defaults(space, TEAM_GPU, TEAM_CPU, sub_groups=sub_groups),
+        variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
+        launch=launch_teams,
+        traffic=traffic,
+        workload=workload,
+        carry=of_row,
+        check_problem=workloads.small,
+        used_with=used_with,
+        demand=lambda p, c, t: demands.rows_of_team(
+            p, c, t, moved=traffic(p), units=p.integer(units), sums=sums, rows=rows
+        ),
+    )
+
+
+UPDATE_PI = _row_kernel(
+    "stages",
+    "update_pi",
+    "normalise the new rows and make them the vertices' rows",
+    (
         Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
         ROW_SUMS,
         Argument("slots", "u32", "inout", "[N] slot of a vertex's row"),
@@ -120,57 +172,58 @@ UPDATE_PI = KernelSpec(
         N_VERTICES,
         FIRST_VERTEX,
     ),
-    parameters=("K", "N", "m", "dtype"),
-    space=PI_SPACE,
-    default=defaults(PI_SPACE, TEAM_GPU, TEAM_CPU),
-    variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
-    launch=launch_teams,
-    traffic=_pi_traffic,
-    workload=workloads.update_pi,
-    carry=of_row,
-    check_problem=workloads.small,
-    used_with=LISTED | {"storage": STORAGES[:1]},
-    demand=lambda p, c, t: demands.rows_of_team(p, c, t, moved=_pi_traffic(p), units=p.integer("m"), sums=0),
+    ("K", "N", "m", "dtype"),
+    workloads.update_pi,
+    lambda p: 2 * p.integer("m") * row_bytes(p),
+    LISTED | {"storage": STORAGES[:1]},
+    units="m",
+    space=_row_space(partial(sum_bytes, values=1)),
+    sums=0,
+    rows=1,
 )
 
-# Held-out pairs -----------------------------------------------------------------------------------------------
 
-PAIR_SPACE = Space(ROW_AXES, (*ROW_TEAM, local_memory(partial(sum_bytes, values=2))))
-
-
-def pair_traffic(problem: Problem) -> int:
+def _pair_traffic(problem: Problem) -> int:
     """Bytes of both rows of every pair."""
     return 2 * problem.integer("pairs") * stored_row_bytes(problem)
 
 
-PERPLEXITY_PAIRS = KernelSpec(
-    name="perplexity_pairs",
-    template="mmsb/stages/perplexity_pairs.jinja",
-    doc="probability of a link for every held-out pair",
-    arguments=(
-        PI,
-        SLOTS,
-        *EVALUATED,
-    ),
-    parameters=("K", "N", "pairs", "dtype", "storage"),
-    space=PAIR_SPACE,
+PERPLEXITY_PAIRS = _row_kernel(
+    "stages",
+    "perplexity_pairs",
+    "probability of a link for every held-out pair",
+    (PI, SLOTS, *EVALUATED),
+    ("K", "N", "pairs", "dtype", "storage"),
+    pair_workloads.perplexity_pairs,
+    _pair_traffic,
+    DENSE,
     # On an H200 within 1 % of the fastest of 29 at every K from 128 to 4096; a block per pair takes 1.04 to 1.5 times.
-    default=defaults(PAIR_SPACE, TEAM_GPU, TEAM_CPU, sub_groups=SUB_GROUP_A_ROW),
-    variables=lambda problem, config, traits: row_team(problem, config, traits, unrolled=False),
-    launch=launch_teams,
-    traffic=pair_traffic,
-    workload=pair_workloads.perplexity_pairs,
-    carry=of_row,
-    check_problem=workloads.small,
-    used_with=DENSE,
-    demand=lambda p, c, t: demands.rows_of_team(
-        p, c, t, moved=pair_traffic(p), units=p.integer("pairs"), sums=1, rows=2
-    ),
+    sub_groups=SUB_GROUP_A_ROW,
 )
 
+EXPLAIN_LINKS = _row_kernel(
+    "state",
+    "explain_links",
+    "the community that explains each link best, and its share",
+    (PI, SLOTS, *BEST),
+    ("K", "N", "pairs", "dtype", "storage"),
+    pair_workloads.explain_links,
+    _pair_traffic,
+    SHARED,
+    space=_row_space(_explain_bytes),
+    sums=2,
+)
 
-def _blocks(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return Launch(max(1, count), int(config["block_size"]))
+EXPLAIN_AT = _row_kernel(
+    "state",
+    "explain_at",
+    "how much of each link some communities explain",
+    (Argument("pi", "real", "in", "[N + m, LD] rows by slot"), SLOTS, *PLACES),
+    ("K", "N", "pairs", "dtype"),
+    pair_workloads.explain_at,
+    lambda p: 2 * p.integer("pairs") * row_bytes(p),
+    SHARED,
+)
 
 
 # Six columns in double precision, with one number per work-item.
@@ -193,7 +246,7 @@ PERPLEXITY_SUM = KernelSpec(
     space=SUM_SPACE,
     default=defaults(SUM_SPACE, ITEMS_GPU, {"block_size": 16}),
     variables=common,
-    launch=_blocks,
+    launch=launch_blocks,
     traffic=lambda p: 28 * p.integer("pairs"),
     workload=pair_workloads.perplexity_sum,
     check_problem=workloads.small,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mmsbgen.families.mmsb.axes.common_axes import element_size
+from mmsbgen.families.mmsb.axes.common_axes import element_size, launch_blocks
 from mmsbgen.families.mmsb.axes.small_spaces import (
     BETA,
     DELTA,
@@ -28,7 +28,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
 from mmsbgen.families.mmsb.blocks import block_kernels
 from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.families.mmsb.stars import star_workloads
-from mmsbgen.kernels.family import Argument, Launch
+from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
@@ -60,7 +60,7 @@ DRAW_SHARED = replace(
         *RANDOM,
     ),
     variables=lambda p, c, t: block_kernels.SHARED_PARTNERS.variables(p, c, t) | {"stars": True},
-    launch=lambda problem, config, count, traits: Launch(max(1, count), int(config["block_size"])),
+    launch=launch_blocks,
     traffic=lambda p: star_workloads.ROUNDS * p.integer("n") * (5 * 4 + element_size(p)),
     workload=star_workloads.draw_shared,
     used_with=STARS_SHARED,
