@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from mmsbgen.families.mmsb.axes.common_axes import common, launch_items
 from mmsbgen.families.mmsb.axes.small_spaces import (
@@ -10,14 +10,11 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     BETA,
     DELTA,
     EVALUATED,
-    ITEMS_CPU,
-    ITEMS_GPU,
     LINKS,
     MOMENTS,
     N_VERTICES,
     PLACES,
-    SCALAR_SPACE,
-    defaults,
+    item_kernel,
 )
 from mmsbgen.families.mmsb.axes.small_spaces import row_bytes as dense_bytes
 from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
@@ -32,40 +29,26 @@ from mmsbgen.families.mmsb.sparse.sparse_sweeps import (
     SUMS,
     row_bytes,
 )
-from mmsbgen.kernels.family import Argument, KernelSpec, Workload
+from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 
-
-def _items(
-    name: str,
-    doc: str,
-    arguments: tuple[Argument, ...],
-    workload: Callable[[Problem, int], Workload],
-    parameters: tuple[str, ...] = ("K", "N", "pairs", "entries", "dtype"),
-    traffic: Callable[[Problem], int] = lambda p: 2 * p.integer("pairs") * row_bytes(p),
-    each: Callable[[Problem], int] = lambda p: 1,
-) -> KernelSpec:
-    """Declaration of a kernel of independent work-items, ``each`` of them for a work unit."""
-    return KernelSpec(
-        name=name,
-        template=f"mmsb/sparse/{name}.jinja",
-        doc=doc,
-        arguments=arguments,
-        parameters=parameters,
-        space=SCALAR_SPACE,
-        default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-        variables=lambda problem, config, traits: (
-            common(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
-        ),
-        launch=lambda problem, config, count, traits: launch_items(problem, config, count * each(problem), traits),
-        traffic=traffic,
-        workload=workload,
-        check_problem=sparse_workloads.small,
-        used_with=ALL,
-    )
+_kernel = partial(
+    item_kernel,
+    "sparse",
+    variables=lambda problem, config, traits: (
+        common(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
+    ),
+    check_problem=sparse_workloads.small,
+    used_with=ALL,
+)
+_PAIRS = ("K", "N", "pairs", "entries", "dtype")
 
 
-SPARSE_TOTALS = _items(
+def _pair_traffic(problem: Problem) -> int:
+    return 2 * problem.integer("pairs") * row_bytes(problem)
+
+
+SPARSE_TOTALS = _kernel(
     "sparse_totals",
     "theta's counts and the sums of the new columns, after a sweep",
     (
@@ -78,33 +61,39 @@ SPARSE_TOTALS = _items(
         Argument("n_total", "u32", "scalar", "N"),
         FLOOR_PI,
     ),
-    sparse_workloads.sparse_totals,
     ("K", "N", "dtype"),
+    sparse_workloads.sparse_totals,
     lambda p: 8 * p.integer("K") * 8,
 )
 
-SPARSE_PAIRS = _items(
+SPARSE_PAIRS = _kernel(
     "sparse_pairs",
     "probability of a link for every held-out pair",
     (*ROWS, *EVALUATED, FLOOR_PI),
+    _PAIRS,
     sparse_pair_workloads.sparse_pairs,
+    _pair_traffic,
 )
 
-SPARSE_LINKS = _items(
+SPARSE_LINKS = _kernel(
     "sparse_links",
     "the community that explains each link best, and its share",
     (*ROWS, *BEST, FLOOR_PI),
+    _PAIRS,
     sparse_pair_workloads.sparse_links,
+    _pair_traffic,
 )
 
-SPARSE_PLACES = _items(
+SPARSE_PLACES = _kernel(
     "sparse_places",
     "how much of each link some communities explain",
     (*ROWS, *PLACES, FLOOR_PI),
+    _PAIRS,
     sparse_pair_workloads.sparse_places,
+    _pair_traffic,
 )
 
-SPARSE_SHARES = _items(
+SPARSE_SHARES = _kernel(
     "sparse_shares",
     "how many of a vertex's links each entry of its row explains",
     (
@@ -119,12 +108,12 @@ SPARSE_SHARES = _items(
         DELTA,
         FLOOR_PI,
     ),
-    sparse_pair_workloads.sparse_shares,
     PARAMETERS,
+    sparse_pair_workloads.sparse_shares,
     lambda p: p.integer("N") * (2 + degree_of(p)) * row_bytes(p),
 )
 
-SPARSE_GATHER = _items(
+SPARSE_GATHER = _kernel(
     "sparse_gather",
     "copies of the sparse rows of some vertices",
     (
@@ -134,11 +123,13 @@ SPARSE_GATHER = _items(
         Argument("found_values", "real", "out", "[V, R] their entries"),
         Argument("n_wanted", "u32", "scalar", "V"),
     ),
+    _PAIRS,
     sparse_pair_workloads.sparse_gather,
-    each=entries_of,
+    _pair_traffic,
+    launch=lambda p, config, count, traits: launch_items(p, config, count * entries_of(p), traits),
 )
 
-SPARSE_REPLACE = _items(
+SPARSE_REPLACE = _kernel(
     "sparse_replace",
     "puts the new rows of some vertices in place of the old ones",
     (
@@ -156,17 +147,17 @@ SPARSE_REPLACE = _items(
         FLOOR_PI,
         Argument("tolerance", "real", "scalar", "distance beyond which neighbours are told"),
     ),
-    sparse_pair_workloads.sparse_replace,
     PARAMETERS,
+    sparse_pair_workloads.sparse_replace,
     lambda p: p.integer("N") * 4 * row_bytes(p),
 )
 
-SPARSE_MOMENTS = _items(
+SPARSE_MOMENTS = _kernel(
     "sparse_moments",
     "take the sparse rows of all vertices into the mean and the variance of their samples",
     (*ROWS, *MOMENTS, FLOOR_PI),
-    sparse_pair_workloads.sparse_moments,
     ("K", "N", "entries", "dtype"),
+    sparse_pair_workloads.sparse_moments,
     lambda p: p.integer("N") * (row_bytes(p) + 4 * dense_bytes(p)),
 )
 

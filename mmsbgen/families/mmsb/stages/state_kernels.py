@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, launch_items
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size
 from mmsbgen.families.mmsb.axes.small_spaces import (
     DENSE,
     FIRST_VERTEX,
@@ -19,52 +18,21 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     SCALAR_SPACE,
     SLOTS,
     VERTICES,
-    Chooser,
     defaults,
     edge_set,
+    item_kernel,
     row_bytes,
     stored_row_bytes,
 )
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import graph_workloads, moment_workloads, start_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Workload
-from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Axis, Config, Space, Traits
+from mmsbgen.kernels.family import Argument
+from mmsbgen.kernels.space import Axis, Space
 
+_kernel = partial(item_kernel, "state", check_problem=workloads.small, used_with=DENSE)
 
-def _simple(
-    name: str,
-    doc: str,
-    arguments: tuple[Argument, ...],
-    parameters: tuple[str, ...],
-    workload: Callable[[Problem, int], Workload],
-    traffic: Callable[[Problem], int],
-    space: Space = SCALAR_SPACE,
-    default: Chooser | None = None,
-    variables: Callable[[Problem, Config, Traits], dict[str, Any]] = common,
-    modes: tuple[str, ...] = (),
-) -> KernelSpec:
-    """Declaration of a kernel of independent work-items; by default its block size is the only axis."""
-    return KernelSpec(
-        name=name,
-        template=f"mmsb/state/{name}.jinja",
-        doc=doc,
-        arguments=arguments,
-        parameters=parameters,
-        space=space,
-        default=default or defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-        variables=variables,
-        launch=launch_items,
-        traffic=traffic,
-        workload=workload,
-        check_problem=workloads.small,
-        modes=modes,
-        used_with=DENSE,
-    )
-
-
-INIT_PI = _simple(
+INIT_PI = _kernel(
     "init_pi",
     "rows from Dirichlet(1, ..., 1), made on the device",
     (
@@ -81,7 +49,7 @@ INIT_PI = _simple(
     default=defaults(SCALAR_SPACE, ITEMS_GPU, {"block_size": 1}),
 )
 
-PLACE_ROWS = _simple(
+PLACE_ROWS = _kernel(
     "place_rows",
     "rows of the vertices in sets that a chain starts from",
     (
@@ -98,7 +66,7 @@ PLACE_ROWS = _simple(
     variables=lambda problem, config, traits: common(problem, config, traits, chunk=PLACED),
 )
 
-EXCHANGE_SLOTS = _simple(
+EXCHANGE_SLOTS = _kernel(
     "exchange_slots",
     "make the new rows the vertices' rows",
     (
@@ -116,7 +84,7 @@ EXCHANGE_SLOTS = _simple(
 ACCUMULATE = Axis("accumulate", (False, True), "add to the rows (posterior mean) instead of copying them")
 GATHER_SPACE = Space((BLOCK_SIZE, ACCUMULATE), COMMON)
 
-GATHER_ROWS = _simple(
+GATHER_ROWS = _kernel(
     "gather_rows",
     "copy, or add up, some vertices' rows in their order",
     (
@@ -137,7 +105,7 @@ GATHER_ROWS = _simple(
     modes=("accumulate",),
 )
 
-ADD_MOMENTS = _simple(
+ADD_MOMENTS = _kernel(
     "add_moments",
     "take the rows of all vertices into the mean and the variance of their samples",
     (
@@ -150,7 +118,7 @@ ADD_MOMENTS = _simple(
     lambda p: p.integer("N") * (stored_row_bytes(p) + 4 * row_bytes(p)),
 )
 
-EDGE_LOOKUP = _simple(
+EDGE_LOOKUP = _kernel(
     "edge_lookup",
     "look pairs up in the edge set",
     (
@@ -164,7 +132,7 @@ EDGE_LOOKUP = _simple(
     lambda p: p.integer("pairs") * (12 + 64),
 )
 
-DRAWS = _simple(
+DRAWS = _kernel(
     "draws",
     "Philox words, normals, Poisson and Gamma draws",
     (

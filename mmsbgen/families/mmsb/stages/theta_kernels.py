@@ -15,7 +15,6 @@ from mmsbgen.families.mmsb.axes.common_axes import (
     common,
     element_size,
     first_valid,
-    launch_items,
     launch_teams,
     local_memory,
     of_row,
@@ -27,18 +26,15 @@ from mmsbgen.families.mmsb.axes.common_axes import (
 from mmsbgen.families.mmsb.axes.small_spaces import (
     BETA,
     DELTA,
-    ITEMS_CPU,
-    ITEMS_GPU,
     N_PAIRS,
     PAIRS,
     PI,
     RANDOM,
-    SCALAR_SPACE,
     SLOTS,
     STARS,
     TEAM_CPU,
     config,
-    defaults,
+    item_kernel,
     row_bytes,
     stored_row_bytes,
 )
@@ -269,20 +265,16 @@ THETA_END = KernelSpec(
     check_problem=pair_workloads.small_with_groups,
 )
 
-UPDATE_BETA = KernelSpec(
-    name="update_beta",
-    template="mmsb/stages/update_beta.jinja",
-    doc="normalise the link column of theta: the start of a chain",
-    arguments=(
+UPDATE_BETA = item_kernel(
+    "stages",
+    "update_beta",
+    "normalise the link column of theta: the start of a chain",
+    (
         Argument("theta", "real", "in", "[2, LD] non-link, link"),
         Argument("beta", "real", "out", "[LD] community strengths"),
     ),
-    parameters=("K", "dtype"),
-    space=SCALAR_SPACE,
-    default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-    variables=common,
-    launch=launch_items,
-    traffic=lambda p: 3 * row_bytes(p),
-    workload=pair_workloads.update_beta,
+    ("K", "dtype"),
+    pair_workloads.update_beta,
+    lambda p: 3 * row_bytes(p),
     check_problem=workloads.small,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, launch_items, launch_teams, local_memory
@@ -11,14 +11,14 @@ from mmsbgen.families.mmsb.axes.small_spaces import (
     ITEMS_GPU,
     LINKS,
     N_VERTICES,
-    SCALAR_SPACE,
     defaults,
+    item_kernel,
 )
 from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
 from mmsbgen.families.mmsb.sparse.sparse_sweeps import SPARSE_TEAM, SUB_GROUPS, team_lanes
 from mmsbgen.families.mmsb.sparse.sparse_workloads import small
 from mmsbgen.families.mmsb.starts import label_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -91,35 +91,11 @@ def _of_lanes(problem: Problem, config: Config, traits: Traits) -> dict[str, Any
     return common(problem, config, traits, lanes=int(config["lanes"]))
 
 
-def _simple(
-    name: str,
-    doc: str,
-    arguments: tuple[Argument, ...],
-    workload: Callable[[Problem, int], Workload],
-    traffic: Callable[[Problem], int],
-) -> KernelSpec:
-    """Declaration of a kernel whose lanes need no sub-group."""
-    return KernelSpec(
-        name=name,
-        template=f"mmsb/starts/{name}.jinja",
-        doc=doc,
-        arguments=arguments,
-        parameters=("N", "degree"),
-        space=LANES_SPACE,
-        default=defaults(LANES_SPACE, {"lanes": 32, "block_size": 128}, {"lanes": 1, "block_size": 64}),
-        variables=_of_lanes,
-        launch=_launch_lanes,
-        traffic=traffic,
-        workload=workload,
-        check_problem=small,
-    )
-
-
-MOVE_LABELS = KernelSpec(
-    name="move_labels",
-    template="mmsb/starts/move_labels.jinja",
-    doc="vertices get the labels that best_labels has found",
-    arguments=(
+MOVE_LABELS = item_kernel(
+    "starts",
+    "move_labels",
+    "vertices get the labels that best_labels has found",
+    (
         VERTICES,
         Argument("best", "u32", "in", "[V] their new labels"),
         VOLUMES,
@@ -127,18 +103,24 @@ MOVE_LABELS = KernelSpec(
         Argument("label_volumes", "u32", "inout", "[N] link ends of the vertices of each label"),
         N_VERTICES,
     ),
-    parameters=("N",),
-    space=SCALAR_SPACE,
-    default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-    variables=common,
-    launch=launch_items,
-    traffic=lambda problem: problem.integer("N") * 28,
-    workload=label_workloads.move_labels,
+    ("N",),
+    label_workloads.move_labels,
+    lambda problem: problem.integer("N") * 28,
     check_problem=small,
 )
 
+# Kernels whose lanes need no sub-group.
+_with_lanes = partial(
+    item_kernel,
+    "starts",
+    space=LANES_SPACE,
+    default=defaults(LANES_SPACE, {"lanes": 32, "block_size": 128}, {"lanes": 1, "block_size": 64}),
+    variables=_of_lanes,
+    launch=_launch_lanes,
+    check_problem=small,
+)
 LABEL_PLACES = Argument("label_places", "u64", "in", "[L + 1] begin of each label's table, in pairs of numbers")
-JOIN_LINKS = _simple(
+JOIN_LINKS = _with_lanes(
     "join_links",
     "contraction: the weights between labels, in a table for each label",
     (
@@ -151,10 +133,11 @@ JOIN_LINKS = _simple(
         N_VERTICES,
         WEIGHTED,
     ),
+    ("N", "degree"),
     label_workloads.join_links,
     lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 12),
 )
-GATHER_LINKS = _simple(
+GATHER_LINKS = _with_lanes(
     "gather_links",
     "contraction: the links of each label from its table",
     (
@@ -166,6 +149,7 @@ GATHER_LINKS = _simple(
         Argument("joined_weights", "u32", "out", "[A] weights of the links"),
         Argument("n_labels", "u32", "scalar", "number of labels"),
     ),
+    ("N", "degree"),
     label_workloads.gather_links,
     lambda problem: problem.integer("N") * (degree_of(problem) * 16 + 20),
 )
