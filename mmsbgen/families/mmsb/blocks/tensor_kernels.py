@@ -8,19 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, first_valid
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    DELTA,
-    FIRST_VERTEX,
-    HELD,
-    LINKS,
-    N_VERTICES,
-    SLOTS,
-    TENSOR,
-    VERTICES,
-    row_bytes,
-)
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
@@ -197,17 +186,17 @@ BLOCK_FACTORS = KernelSpec(
     doc="the factors of a block's products, 16 bits wide",
     arguments=(
         Argument("pi", "real", "in", "[N + m, LD] rows by slot"),
-        SLOTS,
-        BETA,
-        VERTICES,
+        usual.SLOTS,
+        usual.BETA,
+        usual.VERTICES,
         Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
         _N_SHARED,
         Argument("own_factors", "u32", "out", "[m, row / 2] pi (beta - delta), two float16 a word"),
         Argument("shared_factors", "u32", "out", "[room, row / 2] partners' rows, two float16 a word"),
         _written(_SHARED_ROWS, "out"),
-        N_VERTICES,
-        FIRST_VERTEX,
-        DELTA,
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
+        usual.DELTA,
     ),
     parameters=("K", "N", "m", "n", "dtype"),
     space=_ROWS,
@@ -215,11 +204,11 @@ BLOCK_FACTORS = KernelSpec(
     variables=_variables,
     launch=launch_rows(extra=True, per_row=0),
     traffic=lambda p: (
-        (p.integer("m") + p.integer("n")) * row_bytes(p) + (p.integer("m") + 2 * p.integer("n")) * _halves(p)
+        (p.integer("m") + p.integer("n")) * usual.row_bytes(p) + (p.integer("m") + 2 * p.integer("n")) * _halves(p)
     ),
     workload=tensor_workloads.block_factors,
     check_problem=tensor_workloads.small,
-    used_with=TENSOR,
+    used_with=usual.TENSOR,
     dialects=("cuda",),
 )
 
@@ -232,8 +221,8 @@ BLOCK_SCALES = KernelSpec(
         Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word"),
         Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
         _written(_SCALES, "out"),
-        N_VERTICES,
-        DELTA,
+        usual.N_VERTICES,
+        usual.DELTA,
     ),
     parameters=("K", "N", "m", "n", "dtype"),
     space=TILES,
@@ -243,7 +232,7 @@ BLOCK_SCALES = KernelSpec(
     traffic=lambda p: (p.integer("m") + p.integer("n")) * _halves(p) + 2 * p.integer("m") * half_room(p),
     workload=tensor_workloads.block_scales,
     check_problem=tensor_workloads.small,
-    used_with=TENSOR,
+    used_with=usual.TENSOR,
     dialects=("cuda",),
 )
 
@@ -252,15 +241,15 @@ BLOCK_STRIKE = KernelSpec(
     template="mmsb/blocks/block_strike.jinja",
     doc="set the scales of pairs that must not inform to 0",
     arguments=(
-        VERTICES,
+        usual.VERTICES,
         _N_SHARED,
         Argument("drawn", "u32", "in", "[n] the shared partners"),
         Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
-        *LINKS,
-        *HELD,
+        *usual.LINKS,
+        *usual.HELD,
         _written(_SCALES, "inout"),
-        N_VERTICES,
-        FIRST_VERTEX,
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
     ),
     parameters=("N", "m", "n", "dtype"),
     space=_ROWS,
@@ -270,7 +259,7 @@ BLOCK_STRIKE = KernelSpec(
     traffic=lambda p: p.integer("m") * (block_workloads.MEAN_DEGREE + 1) * 12,
     workload=tensor_workloads.block_strike,
     check_problem=tensor_workloads.small,
-    used_with=TENSOR,
+    used_with=usual.TENSOR,
     dialects=("cuda",),
 )
 
@@ -284,17 +273,19 @@ BLOCK_SUMS = KernelSpec(
         _SCALES,
         _SHARED_ROWS,
         _N_SHARED,
-        N_VERTICES,
+        usual.N_VERTICES,
     ),
     parameters=("K", "N", "m", "n", "dtype"),
     space=TILES,
     default=_tiles_default,
     variables=_tiled("bf16", "rows"),
     launch=_launch_tiles("rows"),
-    traffic=lambda p: p.integer("n") * _halves(p) + 2 * p.integer("m") * half_room(p) + p.integer("m") * row_bytes(p),
+    traffic=lambda p: (
+        p.integer("n") * _halves(p) + 2 * p.integer("m") * half_room(p) + p.integer("m") * usual.row_bytes(p)
+    ),
     workload=tensor_workloads.block_sums,
     check_problem=tensor_workloads.small,
-    used_with=TENSOR,
+    used_with=usual.TENSOR,
     dialects=("cuda",),
 )
 

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.common_axes import common, launch_items
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BEST,
-    BETA,
-    DELTA,
-    EVALUATED,
-    LINKS,
-    MOMENTS,
-    N_VERTICES,
-    PLACES,
-    item_kernel,
-)
 from mmsbgen.families.mmsb.axes.small_spaces import row_bytes as dense_bytes
 from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of
@@ -33,7 +23,7 @@ from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 
 _kernel = partial(
-    item_kernel,
+    usual.item_kernel,
     "sparse",
     variables=lambda problem, config, traits: (
         common(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
@@ -53,7 +43,7 @@ SPARSE_TOTALS = _kernel(
     "theta's counts and the sums of the new columns, after a sweep",
     (
         SUMS,
-        BETA,
+        usual.BETA,
         Argument("counts", "real", "out", "[2, LD] scaled sums of rho: non-links, links"),
         Argument("totals", "real", "out", "[LD] sums of the columns of pi"),
         Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
@@ -69,7 +59,7 @@ SPARSE_TOTALS = _kernel(
 SPARSE_PAIRS = _kernel(
     "sparse_pairs",
     "probability of a link for every held-out pair",
-    (*ROWS, *EVALUATED, FLOOR_PI),
+    (*ROWS, *usual.EVALUATED, FLOOR_PI),
     _PAIRS,
     sparse_pair_workloads.sparse_pairs,
     _pair_traffic,
@@ -78,7 +68,7 @@ SPARSE_PAIRS = _kernel(
 SPARSE_LINKS = _kernel(
     "sparse_links",
     "the community that explains each link best, and its share",
-    (*ROWS, *BEST, FLOOR_PI),
+    (*ROWS, *usual.BEST, FLOOR_PI),
     _PAIRS,
     sparse_pair_workloads.sparse_links,
     _pair_traffic,
@@ -87,7 +77,7 @@ SPARSE_LINKS = _kernel(
 SPARSE_PLACES = _kernel(
     "sparse_places",
     "how much of each link some communities explain",
-    (*ROWS, *PLACES, FLOOR_PI),
+    (*ROWS, *usual.PLACES, FLOOR_PI),
     _PAIRS,
     sparse_pair_workloads.sparse_places,
     _pair_traffic,
@@ -98,14 +88,14 @@ SPARSE_SHARES = _kernel(
     "how many of a vertex's links each entry of its row explains",
     (
         *ROWS,
-        BETA,
+        usual.BETA,
         Argument("vertices", "u32", "in", "[N] all vertices"),
-        *LINKS,
+        *usual.LINKS,
         Argument("members", "u64", "in", "[N] a bit for each entry in whose community the vertex is"),
         Argument("explained_links", "real", "out", "[N, R] sums of the shares of p(y = 1)"),
-        N_VERTICES,
+        usual.N_VERTICES,
         Argument("only_members", "u32", "scalar", "whether only links to members of the entry's community count"),
-        DELTA,
+        usual.DELTA,
         FLOOR_PI,
     ),
     PARAMETERS,
@@ -143,7 +133,7 @@ SPARSE_REPLACE = _kernel(
         SUMS,
         Argument("moved", "real", "out", "[N] L1 distances of the new rows from the old, in the order of vertices"),
         Argument("since_told", "real", "out", "[N] those from the rows that neighbours were told of"),
-        N_VERTICES,
+        usual.N_VERTICES,
         FLOOR_PI,
         Argument("tolerance", "real", "scalar", "distance beyond which neighbours are told"),
     ),
@@ -155,7 +145,7 @@ SPARSE_REPLACE = _kernel(
 SPARSE_MOMENTS = _kernel(
     "sparse_moments",
     "take the sparse rows of all vertices into the mean and the variance of their samples",
-    (*ROWS, *MOMENTS, FLOOR_PI),
+    (*ROWS, *usual.MOMENTS, FLOOR_PI),
     ("K", "N", "entries", "dtype"),
     sparse_pair_workloads.sparse_moments,
     lambda p: p.integer("N") * (row_bytes(p) + 4 * dense_bytes(p)),
