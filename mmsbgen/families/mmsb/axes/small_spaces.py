@@ -169,7 +169,7 @@ ITEMS_CPU = {"block_size": 64, "vector_width": 1}
 SCALAR_SPACE = Space((BLOCK_SIZE,), COMMON)
 
 
-def item_kernel(
+def kernel(
     folder: str,
     name: str,
     doc: str,

@@ -23,7 +23,7 @@ from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 
 _kernel = partial(
-    usual.item_kernel,
+    usual.kernel,
     "sparse",
     variables=lambda problem, config, traits: (
         common(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}

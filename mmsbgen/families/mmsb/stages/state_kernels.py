@@ -12,7 +12,7 @@ from mmsbgen.families.mmsb.stages import graph_workloads, moment_workloads, star
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.space import Axis, Space
 
-_kernel = partial(usual.item_kernel, "state", check_problem=workloads.small, used_with=usual.DENSE)
+_kernel = partial(usual.kernel, "state", check_problem=workloads.small, used_with=usual.DENSE)
 
 INIT_PI = _kernel(
     "init_pi",

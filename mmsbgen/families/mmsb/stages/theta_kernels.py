@@ -234,7 +234,7 @@ THETA_END = KernelSpec(
     check_problem=pair_workloads.small_with_groups,
 )
 
-UPDATE_BETA = usual.item_kernel(
+UPDATE_BETA = usual.kernel(
     "stages",
     "update_beta",
     "normalise the link column of theta: the start of a chain",

@@ -21,10 +21,6 @@ from mmsbgen.kernels.space import Config, Traits
 
 _TENSOR = usual.STARS_SHARED | usual.HALF
 _PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
-_OWN = Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word")
-_PARTNERS = Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word")
-_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
-_SCALES = Argument("scales", "u32", "inout", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
 _MARKED = Argument("marked", "u32", "in", "[R, stride, room / 32] a bit for each pair that must not be weighed")
 _LABELLED = Argument("labelled", "u32", "in", "[R, stride, room / 32] a bit for each link with a scale of its own")
 
@@ -108,10 +104,10 @@ STAR_FACTORS = replace(
         star_shared.SHARED_WEIGHTS,
         star_shared.N_SHARED,
         _LABELLED,
-        replace(_OWN, role="out"),
-        replace(_PARTNERS, role="out"),
-        replace(_ROWS, role="out"),
-        replace(_SCALES, role="inout"),
+        replace(tensor_kernels.OWN_FACTORS, role="out"),
+        replace(tensor_kernels.SHARED_FACTORS, role="out"),
+        replace(tensor_kernels.SHARED_ROWS, role="out"),
+        replace(tensor_kernels.SCALES, role="inout"),
         usual.N_VERTICES,
         usual.FIRST_VERTEX,
         star_shared.SHARED_ROUND,
@@ -129,12 +125,12 @@ STAR_SCALES = replace(
     name="star_scales",
     doc="what each shared partner's row counts for each vertex of a star: dots on tensor cores, reweighed",
     arguments=(
-        _OWN,
-        _PARTNERS,
+        tensor_kernels.OWN_FACTORS,
+        tensor_kernels.SHARED_FACTORS,
         star_shared.SHARED_WEIGHTS,
         _MARKED,
         _LABELLED,
-        _SCALES,
+        replace(tensor_kernels.SCALES, role="inout"),
         usual.N_VERTICES,
         usual.FIRST_VERTEX,
         star_shared.SHARED_ROUND,
@@ -154,8 +150,8 @@ STAR_SUMS = replace(
     arguments=(
         Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
         usual.SPARES,
-        replace(_SCALES, role="in"),
-        _ROWS,
+        tensor_kernels.SCALES,
+        tensor_kernels.SHARED_ROWS,
         star_shared.N_SHARED,
         usual.N_VERTICES,
         star_shared.SHARED_ROUND,

@@ -86,7 +86,7 @@ def _of_lanes(problem: Problem, config: Config, traits: Traits) -> dict[str, Any
     return axes.common(problem, config, traits, lanes=int(config["lanes"]))
 
 
-MOVE_LABELS = usual.item_kernel(
+MOVE_LABELS = usual.kernel(
     "starts",
     "move_labels",
     "vertices get the labels that best_labels has found",
@@ -106,7 +106,7 @@ MOVE_LABELS = usual.item_kernel(
 
 # Kernels whose lanes need no sub-group.
 _with_lanes = partial(
-    usual.item_kernel,
+    usual.kernel,
     "starts",
     space=LANES_SPACE,
     default=usual.defaults(LANES_SPACE, {"lanes": 32, "block_size": 128}, {"lanes": 1, "block_size": 64}),
