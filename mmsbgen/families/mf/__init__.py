@@ -101,11 +101,7 @@ MF = KernelFamily(
         for spec in (
             *sgd_kernels(workload=_generated, **_given("bias", "storage")),
             *als_kernels(traffic=_read_rows, workload=_generated, **_given("feedback")),
-            error_kernel(
-                traffic=_read_errors,
-                workload=partial(_generated, "square_error"),
-                **_given("storage"),
-            ),
+            error_kernel(traffic=_read_errors, workload=partial(_generated, "square_error"), **_given("storage")),
         )
     },
     row_bytes=_row_bytes,

@@ -21,12 +21,7 @@ PLACEMENT = Axis(
 def places(config: Config) -> tuple[str, str, str]:
     """Placements of the partner's row, the accumulator and the own row: letters of ``mmsb/rows/data_pass.jinja``."""
     placement = str(config["placement"])
-    fixed = {
-        "THREAD": ("G", "L", "L"),
-        "NAIVE": ("L", "L", "G"),
-        "GLOBAL": ("G", "G", "G"),
-        "SHARED": ("S", "S", "S"),
-    }
+    fixed = {"THREAD": ("G", "L", "L"), "NAIVE": ("L", "L", "G"), "GLOBAL": ("G", "G", "G"), "SHARED": ("S", "S", "S")}
     return fixed.get(placement) or (placement[0], placement[1], placement[2])
 
 

@@ -150,11 +150,7 @@ def _tiles(team: str, tile: int, partners: int, width: int, block: int) -> list[
 
 
 _ANY_TILE = [*_tiles("block", 4, 1, 1, 32), *_tiles("block", 1, 1, 1, 1)]
-_TILES_CPU = [
-    *_tiles("item", 4, 4, 16, 1),
-    *_tiles("item", 2, 4, 8, 1),
-    *_ANY_TILE,
-]
+_TILES_CPU = [*_tiles("item", 4, 4, 16, 1), *_tiles("item", 2, 4, 8, 1), *_ANY_TILE]
 _TILES_GPU = [
     *_tiles("block", 16, 2, 4, 128),
     *_tiles("block", 8, 2, 4, 128),

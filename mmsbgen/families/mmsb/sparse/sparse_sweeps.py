@@ -244,11 +244,7 @@ SPARSE_DRAWS = replace(
     SPARSE_ROWS,
     name="sparse_draws",
     doc="a sweep over sparse rows with noise, as sparse_rows",
-    arguments=(
-        *SWEEP,
-        Argument("threshold", "real", "scalar", "phi above which a community is kept"),
-        *usual.RANDOM,
-    ),
+    arguments=(*SWEEP, Argument("threshold", "real", "scalar", "phi above which a community is kept"), *usual.RANDOM),
     variables=_with_draws,
     workload=sparse_workloads.sparse_draws,
 )

@@ -90,11 +90,7 @@ GATHER_ROWS = _kernel(
 ADD_MOMENTS = _kernel(
     "add_moments",
     "take the rows of all vertices into the mean and the variance of their samples",
-    (
-        usual.PI,
-        usual.SLOTS,
-        *usual.MOMENTS,
-    ),
+    (usual.PI, usual.SLOTS, *usual.MOMENTS),
     ("K", "N", "m", "dtype", "storage"),
     moment_workloads.add_moments,
     lambda p: p.integer("N") * (usual.stored_row_bytes(p) + 4 * usual.row_bytes(p)),

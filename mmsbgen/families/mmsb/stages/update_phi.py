@@ -192,11 +192,7 @@ SWEEP = Sweep(
     along="block_size",
     widths="vector_width",
     panels={"rolled loops": axes.PLACEMENTS[: -len(axes.GEN)], "unrolled loops": axes.GEN},
-    titles={
-        "K": "communities K",
-        "block_size": "block size (work-items)",
-        "vector_width": "vector width (elements)",
-    },
+    titles={"K": "communities K", "block_size": "block size (work-items)", "vector_width": "vector width (elements)"},
     variant=_variant,
 )
 UPDATE_PHI = KernelSpec(

@@ -30,10 +30,7 @@ def _no_links(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 SPACE = Space(
     (row_space.PLACEMENT, axes.TEAM, axes.VECTOR_WIDTH, axes.BLOCK_SIZE, row_space.ROWS_IN_FLIGHT, axes.REDUCTION),
-    (
-        *row_space.ROW_CONSTRAINTS,
-        Constraint("links", _no_links),
-    ),
+    (*row_space.ROW_CONSTRAINTS, Constraint("links", _no_links)),
 )
 
 
