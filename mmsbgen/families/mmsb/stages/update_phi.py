@@ -144,18 +144,32 @@ def traffic(problem: Problem) -> int:
     return problem.integer("m") * (problem.integer("n") + 2) * row
 
 
+#: Accesses to caches or local memory per partner's row, by the placement of that row between dot and accumulate.
+#: A row stored there is written and read again; a row that is not stored is read a second time.
+_PARTNER = {"R": 0, "S": 2, "L": 2, "G": 1}
+#: The same for the accumulator, which is read and written once for all rows in flight.
+_SUM = {"R": 0, "S": 2, "L": 2, "G": 2}
+#: The same for the vertex's own row: w is stored, or recomputed from two rows.
+_OWN = {"R": 0, "S": 1, "L": 1, "G": 2}
+
+
 def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
-    """Resource demand of a configuration."""
-    return demands.gather(
-        problem,
-        config,
-        traits,
-        places=row_space.places(config),
-        partners=problem.integer("n"),
-        rows=int(config["rows_in_flight"]),
+    """Resource demand of a configuration: for each vertex partners' rows are gathered, several of them in flight."""
+    probs, grads, pi = row_space.places(config)
+    rows, width, partners = int(config["rows_in_flight"]), int(config["vector_width"]), problem.integer("n")
+    elements = axes.chunks(problem, config, traits) * width
+    real, stored = axes.element_size(problem), axes.stored_size(problem)
+    of_reals = usual.row_bytes(problem) * (_SUM[grads] + _OWN[pi]) / rows
+    near = problem.integer("m") * partners * (usual.stored_row_bytes(problem) * _PARTNER[probs] + of_reals)
+    return Demand(
         moved=traffic(problem),
+        units=problem.integer("m"),
+        near=round(near),
         local=row_space.shared_bytes(problem, config, traits),
-        unrolled=config["placement"] in axes.GEN,
+        private=elements * (rows * stored * (probs in "RL") + real * ((grads in "RL") + (pi in "RL"))),
+        wanted=rows * stored * (elements if config["placement"] in axes.GEN else width),
+        barriers=demands.barriers(config, traits, -(-partners // rows)),
+        busy=demands.busy(problem, config, traits),
     )
 
 
