@@ -183,3 +183,16 @@ def row_config(placement: str, team: str, width: int, block: int, rows: int) -> 
         "rows_in_flight": rows,
         "reduction": "none" if team == "item" else "shuffle",
     }
+
+
+ROW_AXES = (PLACEMENT, axes.TEAM, axes.VECTOR_WIDTH, axes.BLOCK_SIZE, ROWS_IN_FLIGHT, axes.REDUCTION)
+#: From the fastest on CPUs to the one that suits any device and row.
+ANYWHERE = [
+    row_config("THREAD", "item", 16, 1, 2),
+    row_config("THREAD", "item", 16, 1, 1),
+    row_config("THREAD", "item", 4, 1, 1),
+    row_config("GLOBAL", "item", 16, 1, 1),
+    row_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
+    row_config("GLOBAL", "item", 4, 1, 1),
+    row_config("GLOBAL", "item", 1, 1, 1),
+]

@@ -60,17 +60,7 @@ def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 LINKS_SPACE = Space(
-    (
-        row_space.PLACEMENT,
-        axes.TEAM,
-        axes.VECTOR_WIDTH,
-        axes.BLOCK_SIZE,
-        row_space.ROWS_IN_FLIGHT,
-        axes.REDUCTION,
-        GROUPS,
-        COUNTS,
-        LOOKAHEAD,
-    ),
+    (*row_space.ROW_AXES, GROUPS, COUNTS, LOOKAHEAD),
     (
         *row_space.ROW_CONSTRAINTS,
         Constraint("groups", _groups),
@@ -108,14 +98,7 @@ def _links_config(
 _LONG_ROWS = _links_config("GLOBAL", "item", 16, 1, 8, lookahead=True)
 _SHORT_ROWS = _links_config("THREAD", "item", 16, 1, 2, lookahead=True)
 _LONG = 256
-_LINKS_ANYWHERE = [
-    _links_config("THREAD", "item", 16, 1, 2),
-    _links_config("THREAD", "item", 4, 1, 1),
-    _links_config("GLOBAL", "item", 16, 1, 1),
-    _links_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
-    _links_config("GLOBAL", "item", 4, 1, 1),
-    _links_config("GLOBAL", "item", 1, 1, 1),
-]
+_LINKS_ANYWHERE = [each | {"counts": "global", "lookahead": False} for each in row_space.ANYWHERE]
 _LINKS_GPU = [
     _links_config("RRR", "block", 4, 128, 4, "registers", lookahead=True),
     _links_config("RRR", "block", 4, 128, 2, "registers", lookahead=True),

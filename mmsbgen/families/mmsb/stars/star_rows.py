@@ -29,7 +29,7 @@ def _no_links(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 SPACE = Space(
-    (row_space.PLACEMENT, axes.TEAM, axes.VECTOR_WIDTH, axes.BLOCK_SIZE, row_space.ROWS_IN_FLIGHT, axes.REDUCTION),
+    row_space.ROW_AXES,
     (*row_space.ROW_CONSTRAINTS, Constraint("links", _no_links)),
 )
 
@@ -38,15 +38,6 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
     return row_space.row_variables(problem, config, traits) | {"with_links": _with_links(problem), "early_sum": True}
 
 
-_ANYWHERE = [
-    row_config("THREAD", "item", 16, 1, 2),
-    row_config("THREAD", "item", 16, 1, 1),
-    row_config("THREAD", "item", 4, 1, 1),
-    row_config("GLOBAL", "item", 16, 1, 1),
-    row_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
-    row_config("GLOBAL", "item", 4, 1, 1),
-    row_config("GLOBAL", "item", 1, 1, 1),
-]
 _GPU = [row_config("RRR", "block", 4, block, rows) for block in (128, 64) for rows in (4, 2)]
 #: First choice without links: a warp per row needs no barriers. It is used while a row fits in the warp's registers.
 _WARP_A_ROW = row_config("RRR", "subgroup", 4, 128, 1)
@@ -58,9 +49,9 @@ _GPU += [row_config("RRR", "block", 4, 32, rows) for rows in (2, 1)]
 
 def _default(problem: Problem, traits: Traits) -> Config:
     if traits.kind == "cpu":
-        found = _ANYWHERE
+        found = row_space.ANYWHERE
     else:
-        found = _GPU + _ANYWHERE
+        found = _GPU + row_space.ANYWHERE
         if problem.integer("K") <= _LONGEST_OF_A_WARP and not _with_links(problem):
             found = [_WARP_A_ROW, *found]
     return axes.first_valid(found, SPACE.refusal)(problem, traits)
