@@ -126,7 +126,6 @@ OWN: dict[str, Callable[[int], list[str]]] = {
 }
 #: The sets that mmsbgen's chains may start from, as covers, before any sweep.
 START_COVERS = {"start-communities": "communities", "start-ego": "ego"}
-SVINET = "svinet"
 #: One community of every vertex: what measures give to a cover that says nothing.
 ONE = "one"
 #: Scores of pairs by their common neighbours in the training links; they rank held-out pairs, not vertices.
@@ -138,7 +137,6 @@ TITLES = {
     CHOSEN_K: "mmsbgen, defaults",
     "start-communities": "mmsbgen's start from Leiden's communities, before any sweep",
     "start-ego": "mmsbgen's start from ego nets, before any sweep",
-    SVINET: "svinet -link-sampling (communities.txt, K given)",
     ONE: "one community with every vertex",
     COMMON: "common neighbours",
     ADAMIC_ADAR: "Adamic-Adar",
@@ -181,23 +179,6 @@ def run_method(name: str, graph: Graph, k: int, seed: int) -> tuple[list[list[in
     found = METHODS[name].run(problem)
     seconds = time.perf_counter() - begin
     return [[int(vertices[member]) for member in one] for one in tidy_cover(found)], seconds
-
-
-def run_svinet(binary: Path, graph: Graph, k: int, seed: int, folder: Path, limit: float) -> list[list[int]]:
-    """Communities that svinet writes into a folder of its own under ``folder``.
-
-    Raises TimeoutExpired after ``limit`` seconds, and RuntimeError when it leaves no communities.
-    """
-    vertices, links = with_links(graph)
-    (folder / "links.txt").write_text("".join(f"{u}\t{v}\n" for u, v in links.tolist()))
-    # Seed 0 is what svinet takes for none.
-    words = ["-file", "links.txt", "-n", len(vertices), "-k", k, "-link-sampling", "-seed", seed + 1]
-    done = run_limited([str(binary.resolve()), *map(str, words)], limit, folder)
-    written = sorted(folder.glob("n*-linksampling/communities.txt"))
-    if not written:
-        raise RuntimeError(f"svinet wrote no communities (exit code {done.returncode}): {done.stderr[-300:]}")
-    lines = written[0].read_text().splitlines()
-    return tidy_cover([[int(vertices[int(word)]) for word in line.split()] for line in lines])
 
 
 def run_limited(command: Sequence[str], limit: float, folder: Path) -> subprocess.CompletedProcess[str]:
