@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 #: Told apart by colour-blind readers (Okabe and Ito), and light enough for black words on them.
-BLUE, ORANGE, GREEN, GREY, YELLOW, PINK = "#56B4E9", "#E69F00", "#66CDAA", "#DDDDDD", "#F0E442", "#E3A6C6"
+BLUE, GREEN, YELLOW = "#56B4E9", "#66CDAA", "#F0E442"
 INK, PALE = "#222222", "#777777"
 _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 
