@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -224,6 +226,12 @@ def chosen_devices(names: Sequence[str] | None) -> list[DeviceInfo]:
     if not found:
         raise SystemExit("no OpenCL CPU device here; name one with --device\n" + "\n".join(hints))
     return found
+
+
+def in_processes(run: Callable[[Any], Any], jobs: Iterable[Any], processes: int) -> Iterator[Any]:
+    """The results of ``run`` for ``jobs``, in their order, so many at a time in processes of their own."""
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(run, jobs)
 
 
 def progress(text: str) -> None:

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _link_scores import NEIGHBOURS, adjacency
 
-from mmsbgen.graph import Graph, HeldOut, Split, load_edge_list
+from mmsbgen.graph import Graph, Split, load_edge_list
 from mmsbgen.sampler.chain.chain_problem import drawn_split
 from mmsbgen.sampler.diagnostics.held_out import auc
 from mmsbgen.sampler.options.options import Options
@@ -213,15 +214,9 @@ def neighbour_auc(name: str, graph: Graph, shares: tuple[float, float], seed: in
     The pairs are those of mmsbgen's run with these ``shares`` for either.
     """
     parts = split_of_run(graph, seed, *shares)
-    rows = parts.training_adjacency
-    weights = np.ones(graph.n_vertices) if name == COMMON else 1 / np.log(np.maximum(rows.degrees, 2))
-
-    def ranked(pairs: HeldOut) -> float:
-        ends = pairs.pairs.tolist()
-        common = [np.intersect1d(rows.row(u), rows.row(v), assume_unique=True) for u, v in ends]
-        return auc(np.array([float(weights[both].sum()) for both in common]), pairs.labels)
-
-    return ranked(parts.validation), ranked(parts.test)
+    rows = adjacency(graph.n_vertices, parts.training_links)
+    known, test = (auc(NEIGHBOURS[name](rows, held.pairs), held.labels) for held in (parts.validation, parts.test))
+    return known, test
 
 
 def main() -> None:

@@ -21,8 +21,7 @@ from typing import Any
 
 from _harness import progress
 from _report import Report
-from replay import Replay, Sweep, replay, sweeps
-from replay_transfer import KEPT, expected_by
+from replay import Replay, Sweep, known_of_others, replay, sweeps
 
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.exchange import jsonl
@@ -64,7 +63,7 @@ def side_by_side(report: Report, have: Sequence[Sweep], index: Index, seeds: int
         name, began = "default" if strategy == KNOWING else strategy, time.perf_counter()
         pairs = made[strategy] = []
         for sweep in have:
-            expected = expected_by(KEPT["other problems"], sweep, index, family()) if strategy == KNOWING else None
+            expected = known_of_others(sweep, index, family()) if strategy == KNOWING else None
             how: dict[str, Any] = {"share": TWENTIETH, "expected": expected}
             begun, blind = (
                 [replay(sweep, name, seed=s, blind=blind, **how) for s in range(seeds)] for blind in (False, True)
