@@ -153,12 +153,9 @@ class Placed:
         turn = number % (len(self.rotations) + 1)
         return self.arguments if turn == 0 else self.arguments | self.rotations[turn - 1]
 
-    def run(self, bound: BoundKernel, number: int, count: int | None = None) -> float:
+    def run(self, bound: BoundKernel, number: int) -> float:
         """Launch once and return the seconds on the device's clock."""
-        values, units = self.values(number), self.count if count is None else count
-        if count is not None and "n_vertices" in values:
-            values = values | {"n_vertices": np.uint32(count)}
-        return bound.launch(units, values).seconds()
+        return bound.launch(self.count, self.values(number)).seconds()
 
     def launcher(self, bound: BoundKernel) -> Callable[[int], Event]:
         """Launches a kernel with the arguments of a round, which are put together here and not at each launch."""
