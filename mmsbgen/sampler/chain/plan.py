@@ -13,6 +13,7 @@ from mmsbgen.kernels.build import traits_of
 from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of_sized
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_partners import BlockSharedPartners
+from mmsbgen.sampler.minibatch.block_sweeps import Sweeps
 from mmsbgen.sampler.minibatch.drawn_ahead import rounds
 from mmsbgen.sampler.minibatch.partners import AllPartners, OwnPartners, Partners, StarSharedPartners
 from mmsbgen.sampler.options.options import Options
@@ -45,7 +46,7 @@ class Plan:
         self.sources = strategies.Sources(split, self.links, self.held, options)
         self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
-        self.sweeps = strategies.sweeps(self.sources) if options.block else None
+        self.sweeps = Sweeps(split, options.size, options.seed) if options.block else None
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of_sized(split, options, self.rule, info)
         self.shape = StateShape(

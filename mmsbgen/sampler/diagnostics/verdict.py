@@ -24,9 +24,9 @@ from mmsbgen.graph import Split
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.graph.ids import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
+from mmsbgen.sampler.diagnostics.evaluation import predicting_rows
+from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource
 from mmsbgen.sampler.diagnostics.rewired_graphs import OUTSTANDING, Labels, Rewired, rewired
-from mmsbgen.sampler.diagnostics.state_rows import row_source
 
 #: Sets of swapped pairs, and rounds of swaps between two of them; a round proposes a swap for every pair.
 _SETS, _ROUNDS = 199, 2
@@ -141,9 +141,10 @@ def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: N
     ``tell`` is called with what is being made and the share done.
     """
     split, seed = sampler.split, sampler.options.seed
-    rows = as_unknown(row_source(sampler), split.unlinked, np.full(sampler.shape.k, 1.0 / sampler.shape.k))
     weights = sampler.beta() - sampler.options.crossing
-    ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
+    ranked = ranks(
+        split, predicting_rows(sampler), weights, seed, lambda share: tell("links with the same degrees", share)
+    )
     compared = None
     clear = ranked is not None and ranked.clear
     if not clear and split.graph.n_links <= _SMALL and split.graph.n_vertices <= _FEW_VERTICES:
