@@ -67,7 +67,7 @@ class Planted(Split):
         graph = SimpleNamespace(
             name="planted", n_vertices=n, n_links=n_links, links=links, density=2 * n_links / n / (n - 1)
         )
-        super().__init__(cast(Graph, graph), 0, links, none, none)
+        super().__init__(cast(Graph, graph), 0, none, none)
         vars(self)["training_adjacency"] = adjacency
 
     @property
