@@ -23,7 +23,7 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import key_of, problem_record, program_digest
 from mmsbgen.kernels.runtime import look_up_key
 from mmsbgen.service.device_list import Devices, Target
-from mmsbgen.service.models.kernel_models import Best, ExpectedLoss
+from mmsbgen.service.models.kernel_models import Best
 
 MOST_ANSWERS = 4096
 log = logging.getLogger("mmsbgen.service")
@@ -141,12 +141,6 @@ class LookUps:
         problem = found.problem(**dict(asked.problem))
         target = self._target(asked.device)
         selection, key = self._select(target, found, asked.kernel, problem)
-        loss = None
-        if selection.loss is not None:
-            losses = selection.loss.losses
-            loss = ExpectedLoss(
-                median=selection.loss.median, most=max(losses), problems=len(losses), untried=selection.loss.untried
-            )
         best = Best(
             device=target.record.label,
             device_key=target.record.key,
@@ -157,8 +151,6 @@ class LookUps:
             configuration=selection.config,
             tier=selection.tier,  # type: ignore[arg-type]
             reason=selection.reason,
-            outlook=selection.outlook if selection.tier != "default" else "",
-            expected_loss=loss,
             expected_s=selection.expected_s,
             trial=selection.trial_ref,
             template_digest=program_digest(found, key, selection.config),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +12,13 @@ from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, RunRecord
 from mmsbgen.db.selection import index, transfer
 from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.db.selection.live_index import LiveIndex
-from mmsbgen.db.selection.transfer import Loss
 from mmsbgen.db.store import paging
 from mmsbgen.db.store.schema import TrialRow
 from mmsbgen.db.store.tuning_store import Store, open_store
 
 
 def selected(index: Index, key: Key) -> Selection:
-    found = index.select(key, valid=lambda config: True, default={"block": 0})
-    if found.loss is None:
-        return found
-    return replace(found, loss=Loss(tuple(sorted(found.loss.losses)), found.loss.untried))
+    return index.select(key, valid=lambda config: True, default={"block": 0})
 
 
 def keys(make: Any) -> list[Key]:

@@ -63,8 +63,8 @@ class LiveIndex(Index):
             self._groups.pop(kernel)
             self._barred.pop(kernel, None)
         if changed:
-            for kept in (self._plans, self._orders, self._losses):
-                kept.clear()
+            self._plans.clear()
+            self._orders.clear()
         return changed
 
     def _marks(self) -> Marks:

@@ -75,15 +75,6 @@ class DeviceList(BaseModel):
     hints: list[str] = Field(description="What is missing, and how to get it.")
 
 
-class ExpectedLoss(BaseModel):
-    """Speed lost by selections of this tier, as shares, estimated from recorded problems."""
-
-    median: float = Field(examples=[0.02])
-    most: float = Field(examples=[0.11])
-    problems: int = Field(description="Recorded problems that were left out in turn.", examples=[12])
-    untried: int = Field(description="How often the choice had not been tried there.", examples=[0])
-
-
 class Best(BaseModel):
     """The best known configuration of a kernel for a device and a problem."""
 
@@ -96,8 +87,6 @@ class Best(BaseModel):
     configuration: dict[str, Any] = Field(examples=[_CONFIG])
     tier: Literal["exact", "problem", "architecture", "vendor", "default"]
     reason: str = Field(description="Why this tier and not a better one.")
-    outlook: str = Field(description="What to expect of it; empty for an exact record and the default.")
-    expected_loss: ExpectedLoss | None
     expected_s: float | None = Field(description="Median seconds of the trial on its own device and problem.")
     trial: str | None = Field(description="The trial that it comes from.")
     template_digest: str = Field(description="Of the tokens of the configuration's program.")
