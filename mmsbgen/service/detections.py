@@ -20,9 +20,10 @@ from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.verdict import of_record
 from mmsbgen.scores.cover import words_of
 from mmsbgen.scores.incidence import shared_members
-from mmsbgen.service.exported_results import GRAPH
 from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, VerdictModel, Vertex
 
+GRAPH = "graph"
+"""Name of the file with the graph, of the input and of the result of a detection."""
 MOST_BYTES = 256 << 20
 """Larger results are for download only."""
 MOST_COMMUNITIES = 1000

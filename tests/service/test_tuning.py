@@ -180,12 +180,13 @@ def test_kernels_and_sources(sqlite_service: Service) -> None:
         assert made["text"] == render(spec, MMSB.problem(K=256), config, traits).text
         assert made["selected"].startswith("exact: tuned for this device")
 
-        # This width does not go with the default, so that another configuration has to be found.
-        params = {"kernel": "update_phi", "backend": "cuda", "axis": ["placement=SSS", "team=block"]}
+        params = {"kernel": "update_phi", "backend": "cuda", "axis": ["placement=SSS"]}
         made = client.get("/api/v1/source", params=params).json()
         assert made["configuration"]["placement"] == "SSS"
         assert "placement" not in made["filled"]
         assert 'extern "C"' in made["text"]
+        refused = client.get("/api/v1/source", params={**params, "axis": ["placement=SSS", "team=item"]})
+        assert (refused.status_code, "these axes do not go with the others" in refused.json()["detail"]) == (422, True)
         refused = client.get("/api/v1/source", params={"kernel": "update_pi", "axis": ["vector_width=3"]})
         assert (refused.status_code, "vector_width=3 is not one of" in refused.json()["detail"]) == (422, True)
 

@@ -37,13 +37,11 @@ class RequestLimits:
     """Time of a job on the service's own workers."""
     streams: int = 32
     """Event streams of jobs at once."""
-    searches: int = 4
-    """Searches for the configurations of sources, and exports of results, that run or wait at once."""
     connections: int = 256
     intake_seconds: float = 120.0
-    """Time to check an upload, or to export a result."""
+    """Time to check an upload."""
     intake_memory: int = 4096 * MIB
-    """Address space of each process that checks uploads, searches or exports, bytes."""
+    """Address space of the process that checks uploads, bytes."""
     rate: str = "1000/second"
     """Requests of one client address."""
     write_rate: str = "120/minute"

@@ -32,7 +32,7 @@ class Uploads:
         for left in self._folder.glob("upload-*"):  # of a service that was killed
             shutil.rmtree(left, ignore_errors=True)
         # A process of its own: malicious uploads cannot crash the service or use up its memory and time.
-        self._helper = HelperProcess(settings.limits.intake_memory, settings.limits.connections)
+        self._helper = HelperProcess(settings.limits.intake_memory)
 
     @contextlib.asynccontextmanager
     async def unpacked(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[Path]:

@@ -20,7 +20,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.jobs import Job, Queue, RequestKeyError, UnknownJobError
 from mmsbgen.jobs.worker import detection_job as detect_work
 from mmsbgen.jobs.worker import tuning_job as tune_work
-from mmsbgen.service.exported_results import GRAPH
+from mmsbgen.service.detections import GRAPH
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.http.uploads import body_chunks
 from mmsbgen.service.models.job_models import (

@@ -11,12 +11,11 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request
 from mmsbgen.base.errors import InputError
 from mmsbgen.families import family as family_named
 from mmsbgen.families import names
-from mmsbgen.kernels.complete import complete, parse_value
+from mmsbgen.kernels.complete import parse_value
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
-from mmsbgen.kernels.problem import Parameter, Value
+from mmsbgen.kernels.problem import Parameter
 from mmsbgen.kernels.render import render
-from mmsbgen.kernels.space import Traits
-from mmsbgen.service.http.middleware import need_token
+from mmsbgen.kernels.space import Traits, describe
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.models.kernel_models import Name, Pair, Text
@@ -26,7 +25,6 @@ from mmsbgen.service.service_context import context_of
 router = APIRouter(prefix="/api/v1", tags=["kernels"], responses=documented(401, 421, 422, 429, 503))
 
 Dialect = Literal["cuda", "opencl"]
-_SEARCH_SECONDS = 20.0
 FamilyName = Annotated[Text, Query(description="The family of kernels; registered, and never a file.")]
 
 
@@ -67,8 +65,7 @@ async def source(
 ) -> kernel_models.SourceModel:
     """The source of a kernel, for a device or a language.
 
-    Axes that are not given come from the best known configuration for the device, or from the default.  Where these do
-    not go with the given ones, others are searched for, which needs the token.
+    Axes that are not given come from the best known configuration for the device, or from the default.
     """
     found = family_named(family)
     spec = found.kernel(kernel)
@@ -89,16 +86,8 @@ async def source(
     if traits.dialect not in spec.dialects:
         raise InputError(f"{kernel} is not written in {traits.dialect}; it is in {', '.join(spec.dialects)}")
     asked = dict(config or spec.default(values, traits)) | given
-    if spec.space.refusal(asked, values, traits) is not None:
-        # A search of all configurations takes seconds: in a process of its own, and not for every web page.
-        need_token(request, "a search for a configuration with these axes")
-        items = tuple(sorted(given.items()))
-        try:
-            asked = await core.searches.run_for(
-                request, _SEARCH_SECONDS, _completed, family, kernel, values.items_, traits, items
-            )
-        except (TimeoutError, EOFError, MemoryError):
-            raise HTTPException(422, f"a search for these axes takes more than {_SEARCH_SECONDS:g} s") from None
+    if (reason := spec.space.refusal(asked, values, traits)) is not None:
+        raise InputError(f"these axes do not go with the others of {describe(asked)}: {reason}; give those too")
     made = await asyncio.to_thread(render, spec, values, asked, traits)
     return kernel_models.SourceModel(
         kernel=kernel,
@@ -110,14 +99,6 @@ async def source(
         template_digest=made.digest,
         text=made.text,
     )
-
-
-_Items = tuple[tuple[str, Value], ...]
-
-
-def _completed(family: str, kernel: str, problem: _Items, traits: Traits, given: _Items) -> dict[str, Value]:
-    found = family_named(family)
-    return complete(found.kernel(kernel), found.problem(**dict(problem)), [traits], dict(given)).config
 
 
 def _traits(dialect: Dialect) -> Traits:
