@@ -13,7 +13,7 @@ from mmsbgen.db.selection import index, transfer
 from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.db.selection.live_index import LiveIndex
 from mmsbgen.db.store import paging
-from mmsbgen.db.store.schema import TrialRow
+from mmsbgen.db.store.schema import TRIALS
 from mmsbgen.db.store.tuning_store import Store, open_store
 
 
@@ -54,11 +54,11 @@ def test_a_trial_that_comes_to_light_late_is_not_missed(store: Store, make: Any)
     key = make.key(params={"width": 64})
     for n in range(3):
         store.add_trial(make.trial(key, 1e-3, config={"block": n}))
-    store.database.write(lambda c: c.execute(update(TrialRow).values(id=TrialRow.id + 10)))
+    store.database.write(lambda c: c.execute(update(TRIALS).values(id=TRIALS.c.id + 10)))
     assert selected(live, key).expected_s == 1e-3
     # As a server shows it: committed after others whose numbers are higher.
     store.add_trial(make.trial(key, 5e-4, config={"block": 9}))
-    store.database.write(lambda c: c.execute(update(TrialRow).where(TrialRow.median_s == 5e-4).values(id=7)))
+    store.database.write(lambda c: c.execute(update(TRIALS).where(TRIALS.c.median_s == 5e-4).values(id=7)))
     store.add_trial(make.trial(key, 2e-3, config={"block": 10}))
     assert live.update() == {("rows", "gather")}
     assert selected(live, key).config == {"block": 9}

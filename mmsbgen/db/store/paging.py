@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, Unpack
 
-from sqlalchemy import Connection, Row, Select, func, select, tuple_
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import Column, Connection, Row, Select, func, select, tuple_
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord, TrialRecord
 from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.filters import TrialFilters, of_parts
-from mmsbgen.db.store.schema import DeviceRow, RunRow, TrialRow
+from mmsbgen.db.store.schema import DEVICES, RUNS, TRIALS
 from mmsbgen.db.store.tuning_store import Store
 
 CURSOR = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{15}Z~[0-9]{1,18}$"
@@ -39,9 +38,9 @@ def trials(
 
     def work(connection: Connection) -> Page[TrialRecord]:
         parts = record_rows.Parts(connection)
-        query = record_rows.select_trials().add_columns(TrialRow.id)
+        query = record_rows.select_trials().add_columns(TRIALS.c.id)
         query = of_parts(query, connection, filters)
-        found, last = _page(connection, query, limit, cursor, TrialRow.created_at, TrialRow.id)
+        found, last = _page(connection, query, limit, cursor, TRIALS.c.created_at, TRIALS.c.id)
         return Page([record_rows.trial_record(row, parts) for row in found], last)
 
     return store.database.read(work)
@@ -51,7 +50,7 @@ def runs(store: Store, *, limit: int, cursor: str | None = None) -> Page[RunReco
     """A page of the tuning runs, newest first; raises as :func:`trials`."""
 
     def work(connection: Connection) -> Page[RunRecord]:
-        found, last = _page(connection, select(RunRow.__table__), limit, cursor, RunRow.started, RunRow.id)
+        found, last = _page(connection, select(RUNS), limit, cursor, RUNS.c.started, RUNS.c.id)
         return Page([record_rows.run_record(row) for row in found], last)
 
     return store.database.read(work)
@@ -61,7 +60,7 @@ def trial(store: Store, uid: str) -> TrialRecord | None:
     """The trial with this uid, or None."""
 
     def work(connection: Connection) -> TrialRecord | None:
-        row = connection.execute(record_rows.select_trials().where(TrialRow.uid == uid)).first()
+        row = connection.execute(record_rows.select_trials().where(TRIALS.c.uid == uid)).first()
         return None if row is None else record_rows.trial_record(row, record_rows.Parts(connection))
 
     return store.database.read(work)
@@ -77,7 +76,7 @@ def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = 
         raise InputError(f"{text!r} names no tuning run: give the first 8 digits of its name or more")
 
     def work(connection: Connection) -> list[RunRecord]:
-        query = select(RunRow.__table__).where(RunRow.uuid.startswith(digits)).order_by(RunRow.started.desc()).limit(10)
+        query = select(RUNS).where(RUNS.c.uuid.startswith(digits)).order_by(RUNS.c.started.desc()).limit(10)
         return [record_rows.run_record(row) for row in connection.execute(query)]
 
     found = {run.uuid: run for run in (others or {}).values() if run.uuid.startswith(digits)}
@@ -93,9 +92,9 @@ def count_by_device(store: Store) -> list[tuple[DeviceRecord, int]]:
     """All devices, each with the number of its trials."""
 
     def work(connection: Connection) -> list[tuple[DeviceRecord, int]]:
-        query = select(TrialRow.device_id, func.count()).group_by(TrialRow.device_id)
+        query = select(TRIALS.c.device_id, func.count()).group_by(TRIALS.c.device_id)
         counts: dict[int, int] = {device: count for device, count in connection.execute(query)}
-        return [(device, counts.get(row_id, 0)) for row_id, device in record_rows.read_parts(connection, DeviceRow)]
+        return [(device, counts.get(row_id, 0)) for row_id, device in record_rows.read_parts(connection, DEVICES)]
 
     return store.database.read(work)
 
@@ -105,8 +104,8 @@ def _page(
     query: Select[Any],
     limit: int,
     cursor: str | None,
-    moment: InstrumentedAttribute[str],
-    number: InstrumentedAttribute[int],
+    moment: Column[str],
+    number: Column[int],
 ) -> tuple[Sequence[Row[Any]], str | None]:
     """The rows of a page, the newest by ``moment`` and ``number`` first, and the cursor of the next."""
     if cursor is not None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Table, func, select, update
 
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.db.exchange import jsonl
@@ -32,13 +32,13 @@ from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pa
 from mmsbgen.db.store.filters import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.migrate import migrate, revision
 from mmsbgen.db.store.schema import (
-    Base,
-    DeviceRow,
-    KernelRow,
-    ProblemRow,
-    RoofRow,
-    RunRow,
-    TrialRow,
+    DEVICES,
+    KERNELS,
+    METADATA,
+    PROBLEMS,
+    ROOFS,
+    RUNS,
+    TRIALS,
 )
 
 CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
@@ -103,7 +103,7 @@ def _or_close(database: Database, work: Callable[[Database], T]) -> T:
 
 def _empty_store(location: Location) -> Store:
     database = connect(Location())
-    database.write(Base.metadata.create_all)
+    database.write(METADATA.create_all)
     return Store(database, location, read_only=True, missing=True)
 
 
@@ -143,9 +143,9 @@ class Store:
             run = replace(run, extra={**run.extra, "who": who})
 
         def work(connection: Connection) -> None:
-            if not record_rows.insert_new(connection, RunRow, "uuid", [record_rows.plain(run)]):
+            if not record_rows.insert_new(connection, RUNS, "uuid", [record_rows.plain(run)]):
                 again = {"status": run.status, "finished": run.finished}
-                connection.execute(update(RunRow).where(RunRow.uuid == run.uuid).values(again))
+                connection.execute(update(RUNS).where(RUNS.c.uuid == run.uuid).values(again))
 
         self.database.write(work)
 
@@ -166,7 +166,7 @@ class Store:
         def work(connection: Connection) -> None:
             (run_id,) = record_rows.run_ids(connection, [ended.uuid]).values()
             end = {"status": ended.status, "finished": ended.finished}
-            connection.execute(update(RunRow).where(RunRow.id == run_id).values(end))
+            connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(end))
 
         self.database.write(work)
 
@@ -197,7 +197,7 @@ class Store:
 
         def work(connection: Connection) -> list[TrialRecord]:
             parts = record_rows.Parts(connection)
-            query = record_rows.select_trials().order_by(TrialRow.created_at.desc(), TrialRow.id.desc()).limit(limit)
+            query = record_rows.select_trials().order_by(TRIALS.c.created_at.desc(), TRIALS.c.id.desc()).limit(limit)
             query = of_parts(query, connection, filters)
             if key is not None:
                 query = of_key(query, key)
@@ -207,22 +207,22 @@ class Store:
 
     def devices(self) -> list[DeviceRecord]:
         """All devices, sorted by label and driver."""
-        return sorted(self._parts(DeviceRow), key=lambda d: (d.label, d.driver, d.key))
+        return sorted(self._parts(DEVICES), key=lambda d: (d.label, d.driver, d.key))
 
     def kernels(self) -> list[KernelRecord]:
         """All kernels, sorted by family and name, with one record for each template digest."""
-        return sorted(self._parts(KernelRow), key=lambda k: (k.family, k.name, k.template_digest))
+        return sorted(self._parts(KERNELS), key=lambda k: (k.family, k.name, k.template_digest))
 
     def runs(self) -> list[RunRecord]:
         """All runs, newest first."""
-        query = select(RunRow.__table__).order_by(RunRow.started.desc(), RunRow.id.desc())
+        query = select(RUNS).order_by(RUNS.c.started.desc(), RUNS.c.id.desc())
         return self.database.read(lambda c: [record_rows.run_record(row) for row in c.execute(query)])
 
     def problems(self) -> list[ProblemRecord]:
         """All problems, sorted by family and parameters."""
-        return sorted(self._parts(ProblemRow), key=lambda p: (p.family, canonical_json(p.params)))
+        return sorted(self._parts(PROBLEMS), key=lambda p: (p.family, canonical_json(p.params)))
 
-    def _parts(self, table: type[Base]) -> list[Any]:
+    def _parts(self, table: Table) -> list[Any]:
         return self.database.read(lambda c: [record for _, record in record_rows.read_parts(c, table)])
 
     def roofs(self, *, device: DeviceRecord | None = None, run: str | None = None) -> list[RoofRecord]:
@@ -230,13 +230,13 @@ class Store:
 
         def work(connection: Connection) -> list[RoofRecord]:
             parts = record_rows.Parts(connection)
-            query = select(RoofRow.__table__).order_by(RoofRow.measured_at.desc(), RoofRow.id.desc())
+            query = select(ROOFS).order_by(ROOFS.c.measured_at.desc(), ROOFS.c.id.desc())
             if device is not None:
                 query = query.where(
-                    RoofRow.device_id.in_(record_rows.ids_of(connection, DeviceRow, "key", [device.key]).values())
+                    ROOFS.c.device_id.in_(record_rows.ids_of(connection, DEVICES, "key", [device.key]).values())
                 )
             if run is not None:
-                query = query.where(RoofRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
+                query = query.where(ROOFS.c.run_id.in_(record_rows.ids_of(connection, RUNS, "uuid", [run]).values()))
             return [record_rows.roof_record(row, parts) for row in connection.execute(query)]
 
         return self.database.read(work)
@@ -256,8 +256,8 @@ class Store:
     def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:
         """All trials with status 'ok' of a kernel, for any program, as :class:`Index` stores them."""
         query = select(*record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
-        query = query.join(KernelRow, TrialRow.kernel_id == KernelRow.id)
-        query = query.where(KernelRow.family == family, KernelRow.name == kernel, TrialRow.status == "ok")
+        query = query.join(KERNELS, TRIALS.c.kernel_id == KERNELS.c.id)
+        query = query.where(KERNELS.c.family == family, KERNELS.c.name == kernel, TRIALS.c.status == "ok")
 
         def work(connection: Connection) -> list[tuple[Key, Candidate]]:
             parts = record_rows.Parts(connection)
@@ -274,7 +274,7 @@ class Store:
 
         def work(connection: Connection) -> Bundle:
             parts = record_rows.Parts(connection)
-            total = connection.execute(select(func.count()).select_from(TrialRow)).scalar_one()
+            total = connection.execute(select(func.count()).select_from(TRIALS)).scalar_one()
             with stage(f"reading {self.location}", total, "trials") as told:
                 trials = [
                     record_rows.trial_record(row, parts)
@@ -282,8 +282,8 @@ class Store:
                 ]
             failures = connection.execute(record_rows.select_quarantined())
             return Bundle(
-                runs=[record_rows.run_record(row) for row in connection.execute(select(RunRow.__table__))],
-                roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(RoofRow.__table__))],
+                runs=[record_rows.run_record(row) for row in connection.execute(select(RUNS))],
+                roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(ROOFS))],
                 trials=trials,
                 quarantine=[record_rows.quarantine_record(row, parts) for row in failures],
             )
@@ -303,12 +303,12 @@ class Store:
         def work(connection: Connection) -> dict[str, int]:
             added = {
                 "runs": record_rows.insert_new(
-                    connection, RunRow, "uuid", [record_rows.plain(run) for run in bundle.runs]
+                    connection, RUNS, "uuid", [record_rows.plain(run) for run in bundle.runs]
                 )
             }
             for run in bundle.runs:
                 if run.status != "running":
-                    here = update(RunRow).where(RunRow.uuid == run.uuid, RunRow.status == "running")
+                    here = update(RUNS).where(RUNS.c.uuid == run.uuid, RUNS.c.status == "running")
                     connection.execute(here.values(status=run.status, finished=run.finished))
             added["roofs"] = record_rows.insert_roofs(connection, bundle.roofs)
             added["quarantined"] = record_rows.insert_quarantined(connection, bundle.quarantine)
