@@ -119,9 +119,7 @@ def _kernel(family: KernelFamily, spec: KernelSpec) -> kernel_models.KernelModel
             for a in spec.space.axes
         ],
         constraints=list(Counter(rule.name for rule in spec.space.constraints)),
-        arguments=[
-            kernel_models.ArgumentModel(name=a.name, ctype=a.ctype, role=a.role, doc=a.doc) for a in spec.arguments
-        ],
+        arguments=list(spec.arguments),  # type: ignore[arg-type]
         worth_tuning=spec.name in (family.tuned or family.kernels),
     )
 
