@@ -62,8 +62,7 @@ class ServiceContext:
             self.detections = DetectionViews(self.queue)
             self.metrics.jobs(self._jobs)
             self.intake = Uploads(settings)
-            self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
-            await self.look_ups.open()
+            self.look_ups = await asyncio.to_thread(LookUps, store, self.devices)
             beside = [asyncio.create_task(work()) for work in (self._discover, self._expire)]
             try:
                 yield self
@@ -71,7 +70,6 @@ class ServiceContext:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
-                await self.look_ups.close()
                 self.intake.close()
 
     def follow(self, change: int) -> None:
@@ -105,7 +103,6 @@ class ServiceContext:
     async def _discover(self) -> None:
         try:
             await self.devices.discover()
-            await self.look_ups.devices_changed()
         finally:
             self.discovered.set()
 

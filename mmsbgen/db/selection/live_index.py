@@ -32,11 +32,6 @@ class LiveIndex(Index):
         self._live = store
         self._seen: Marks = {}
 
-    @property
-    def kernels(self) -> tuple[KernelName, ...]:
-        """The kernels whose records have been read."""
-        return tuple(self._groups)
-
     def groups(self, key: Key) -> list[Group]:
         """As :meth:`Index.groups`, for devices of any kind."""
         kernel = (key.kernel.family, key.kernel.name)

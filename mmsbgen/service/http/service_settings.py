@@ -73,8 +73,6 @@ class ServiceSettings:
     port: int = 8000
     hosts: tuple[str, ...] = ()
     limits: RequestLimits = field(default_factory=RequestLimits)
-    refresh_seconds: float = 1.0
-    """Seconds between checks of the store for new records."""
 
     @property
     def loopback(self) -> bool:

@@ -77,9 +77,8 @@ async def source(
         if backend is not None:
             raise InputError("device and backend each say what the source is for: give one of them")
         await core.discovered.wait()
-        target = await core.look_ups.target(device)
+        target, selection, _ = await asyncio.to_thread(core.look_ups.selected, device, found, kernel, values)
         traits = target.traits
-        selection = await core.look_ups.configuration(target, found, kernel, values)
         config, selected = selection.config, f"{selection.tier}: {selection.reason}"
     else:
         traits = _traits(backend or "opencl")

@@ -83,6 +83,4 @@ async def add_records(
         core.metrics.uploads.labels("records", "refused").inc()
         raise
     core.metrics.uploads.labels("records", "taken").inc()
-    if not dry_run:
-        await core.look_ups.refresh()
     return kernel_models.Added(**added)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord, newest_rates
@@ -13,7 +14,6 @@ from mmsbgen.db.store import paging
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.record_key import device_record
 from mmsbgen.service.http.problem_details import documented
-from mmsbgen.service.lookups import Asked
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.models.kernel_models import Cursor, Digest, KernelPath, Name, Pair, Status, Text, values_of
 from mmsbgen.service.service_context import context_of
@@ -74,17 +74,15 @@ async def best(
     ] = None,
     family: Annotated[Text, Query(description="The family of the kernel; registered, and never a file.")] = "mmsb",
     problem: Problem = [],  # noqa: B006
-) -> Response:
+) -> kernel_models.Best:
     """The best known configuration of a kernel for a device and a problem, with the reason for the choice.
 
     A run would use the same: the record of this exact key, else of the nearest trusted key, else the default.
-    New records of other processes count after a second or two.
+    New records of other processes count at once.
     """
     core = context_of(request)
     await core.discovered.wait()
-    body, how = await core.look_ups.best(Asked(device, family, kernel, tuple(sorted(pairs(problem).items()))))
-    core.metrics.look_ups.labels(how).inc()
-    return Response(body, media_type="application/json")
+    return await asyncio.to_thread(core.look_ups.best, device, family, kernel, pairs(problem))
 
 
 @router.get("/trials", response_model=kernel_models.TrialPage, responses=documented(404))
