@@ -1,50 +1,20 @@
-"""Files of tuning records in all supported formats, and what is left out of them."""
+"""What files of tuning records have, and what is left out of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from mmsbgen.base.atomic_files import write_packed
-from mmsbgen.base.errors import InputError
-from mmsbgen.db.exchange import jsonl, kernel_tuner_cache
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.ranking import by_key, candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import QuarantineRecord, TrialRecord
 
-FORMATS = ("jsonl", "cache")
-"""Our JSON lines, and kernel_tuner's cache files."""
 _ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
 """Addresses of Dask workers."""
 MOST_TIMES = 31
 """Maximum number of times that a trial of :func:`best` keeps."""
-
-_SUFFIXES = {".jsonl": "jsonl", ".json": "cache", ".csv": "csv", "": "jsonl"}
-
-
-def form_of(path: Path) -> str:
-    """The format that a name's suffix stands for, JSON lines without any; .gz is left out of account.
-
-    Raises ``InputError`` for another suffix.
-    """
-    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix not in _SUFFIXES:
-        raise InputError(f"{path} has the suffix {suffix}: write to .jsonl, .json or .csv, or give the --format")
-    return _SUFFIXES[suffix]
-
-
-def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
-    """Write a file atomically in one of ``FORMATS``; gzip when the name ends in ``.gz``.
-
-    Raises ``InputError`` when it cannot be written or the format cannot hold the records.
-    """
-    if form == "jsonl":
-        jsonl.write(bundle, path)
-    else:
-        write_packed(path, kernel_tuner_cache.text_of(bundle))
 
 
 def chosen(
