@@ -34,7 +34,7 @@ from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.jobs import job_files, job_rows
 from mmsbgen.jobs.folder_files import FolderFiles
-from mmsbgen.jobs.job_files import JobFiles, Source, StagedFile
+from mmsbgen.jobs.job_files import Source, StagedFile
 from mmsbgen.jobs.job_records import KINDS, Lease
 from mmsbgen.jobs.job_rows import fenced, file_of, job_of, later, row_of, same_request, tell, too_far_ahead
 from mmsbgen.jobs.table_files import TableFiles
@@ -60,7 +60,7 @@ class Queue:
         self.database = store.database if isinstance(store, Store) else store
         self._clock = clock
         path = self.database.location.path
-        self._files: JobFiles = TableFiles(self.database) if path is None else FolderFiles(self.database, path)
+        self._files = TableFiles(self.database) if path is None else FolderFiles(self.database, path)
 
     def submit(
         self,

@@ -1,12 +1,12 @@
-"""Pages of trials and runs, newest first, by keyset pagination."""
+"""Pages of trials, newest first, by keyset pagination."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, Unpack
+from collections.abc import Mapping
+from typing import NamedTuple, Unpack
 
-from sqlalchemy import Column, Connection, Row, Select, func, select, tuple_
+from sqlalchemy import Connection, func, select, tuple_
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord, TrialRecord
@@ -18,40 +18,33 @@ from mmsbgen.db.store.tuning_store import Store
 CURSOR = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{15}Z~[0-9]{1,18}$"
 """Pattern of a cursor: timestamp and id of the last row of a page."""
 
-T = TypeVar("T")
 
+class TrialsPage(NamedTuple):
+    """The trials of a page, and the cursor of the next page, None on the last one."""
 
-class Page(NamedTuple, Generic[T]):
-    """The records of a page, and the cursor of the next page, None on the last one."""
-
-    records: list[T]
+    records: list[TrialRecord]
     cursor: str | None
 
 
-def trials(
-    store: Store, *, limit: int, cursor: str | None = None, **filters: Unpack[TrialFilters]
-) -> Page[TrialRecord]:
+def trials(store: Store, *, limit: int, cursor: str | None = None, **filters: Unpack[TrialFilters]) -> TrialsPage:
     """A page of the trials that pass all filters, newest first.
 
     Raises ``InputError`` for a malformed cursor.
     """
+    place = (TRIALS.c.created_at, TRIALS.c.id)
 
-    def work(connection: Connection) -> Page[TrialRecord]:
+    def work(connection: Connection) -> TrialsPage:
         parts = record_rows.Parts(connection)
         query = record_rows.select_trials().add_columns(TRIALS.c.id)
         query = of_parts(query, connection, filters)
-        found, last = _page(connection, query, limit, cursor, TRIALS.c.created_at, TRIALS.c.id)
-        return Page([record_rows.trial_record(row, parts) for row in found], last)
-
-    return store.database.read(work)
-
-
-def runs(store: Store, *, limit: int, cursor: str | None = None) -> Page[RunRecord]:
-    """A page of the tuning runs, newest first; raises as :func:`trials`."""
-
-    def work(connection: Connection) -> Page[RunRecord]:
-        found, last = _page(connection, select(RUNS), limit, cursor, RUNS.c.started, RUNS.c.id)
-        return Page([record_rows.run_record(row) for row in found], last)
+        if cursor is not None:
+            if not re.fullmatch(CURSOR, cursor):
+                raise InputError(f"the cursor {cursor!r} is none: take the one that the page before gave")
+            when, _, row_id = cursor.partition("~")
+            query = query.where(tuple_(*place) < tuple_(when, int(row_id)))
+        found = connection.execute(query.order_by(*(column.desc() for column in place)).limit(limit + 1)).all()
+        last = f"{found[limit - 1].created_at}~{found[limit - 1].id}" if len(found) > limit else None
+        return TrialsPage([record_rows.trial_record(row, parts) for row in found[:limit]], last)
 
     return store.database.read(work)
 
@@ -97,22 +90,3 @@ def count_by_device(store: Store) -> list[tuple[DeviceRecord, int]]:
         return [(device, counts.get(row_id, 0)) for row_id, device in record_rows.read_parts(connection, DEVICES)]
 
     return store.database.read(work)
-
-
-def _page(
-    connection: Connection,
-    query: Select[Any],
-    limit: int,
-    cursor: str | None,
-    moment: Column[str],
-    number: Column[int],
-) -> tuple[Sequence[Row[Any]], str | None]:
-    """The rows of a page, the newest by ``moment`` and ``number`` first, and the cursor of the next."""
-    if cursor is not None:
-        if not re.fullmatch(CURSOR, cursor):
-            raise InputError(f"the cursor {cursor!r} is none: take the one that the page before gave")
-        when, _, row_id = cursor.partition("~")
-        query = query.where(tuple_(moment, number) < tuple_(when, int(row_id)))
-    found = connection.execute(query.order_by(moment.desc(), number.desc()).limit(limit + 1)).all()
-    last = found[limit - 1]._mapping if len(found) > limit else None
-    return found[:limit], None if last is None else f"{last[moment.key]}~{last[number.key]}"

@@ -225,7 +225,7 @@ class Store:
     def _parts(self, table: Table) -> list[Any]:
         return self.database.read(lambda c: [record for _, record in record_rows.read_parts(c, table)])
 
-    def roofs(self, *, device: DeviceRecord | None = None, run: str | None = None) -> list[RoofRecord]:
+    def roofs(self, *, device: DeviceRecord | None = None) -> list[RoofRecord]:
         """Measured roofs, newest first."""
 
         def work(connection: Connection) -> list[RoofRecord]:
@@ -235,8 +235,6 @@ class Store:
                 query = query.where(
                     ROOFS.c.device_id.in_(record_rows.ids_of(connection, DEVICES, "key", [device.key]).values())
                 )
-            if run is not None:
-                query = query.where(ROOFS.c.run_id.in_(record_rows.ids_of(connection, RUNS, "uuid", [run]).values()))
             return [record_rows.roof_record(row, parts) for row in connection.execute(query)]
 
         return self.database.read(work)

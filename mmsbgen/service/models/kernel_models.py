@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from mmsbgen.backends.base import DeviceInfo
-from mmsbgen.db.records.tuning_records import TRIAL_STATUSES, DeviceRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import TRIAL_STATUSES, DeviceRecord, TrialRecord
 from mmsbgen.db.store.paging import CURSOR
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
@@ -178,32 +178,6 @@ class TrialPage(BaseModel):
 
     trials: list[TrialModel]
     next: str | None = Field(description="What to give as cursor for the page after; null where this is the last.")
-
-
-class RunModel(fields_of(RunRecord, "uuid")):  # type: ignore[misc]
-    """One tuning run."""
-
-    run: str
-
-
-class RunPage(BaseModel):
-    """Runs, newest first."""
-
-    runs: list[RunModel]
-    next: str | None = Field(description="What to give as cursor for the page after; null where this is the last.")
-
-
-class RoofModel(fields_of(RoofRecord, "run", "device")):  # type: ignore[misc]
-    """A rate that a device reached in a run."""
-
-    device: str
-    device_key: str
-
-
-class RunDetail(RunModel):
-    """A run with its roofs."""
-
-    roofs: list[RoofModel]
 
 
 class Added(BaseModel):

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.families import family as family_named
@@ -39,16 +39,6 @@ def kernels(family: FamilyName = "mmsb") -> kernel_models.KernelList:
         parameters=[_parameter(one) for one in found.parameters],
         kernels=[_kernel(found, spec) for spec in found.kernels.values()],
     )
-
-
-@router.get("/kernels/{family}/{name}", response_model=kernel_models.KernelModel, responses=documented(404))
-def kernel(family: Annotated[Name, Path()], name: Annotated[Name, Path()]) -> kernel_models.KernelModel:
-    """One kernel."""
-    try:
-        found = family_named(family)
-        return _kernel(found, found.kernel(name))
-    except InputError as error:
-        raise HTTPException(404, str(error)) from None
 
 
 @router.get("/source", response_model=kernel_models.SourceModel)

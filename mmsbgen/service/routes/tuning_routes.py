@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord, newest_rates
+from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord, newest_rates
 from mmsbgen.db.store import paging
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.record_key import device_record
@@ -118,33 +118,6 @@ def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> kernel_models
     return _trial(found)
 
 
-@router.get("/runs", response_model=kernel_models.RunPage)
-def runs(request: Request, limit: Limit = 50, cursor: After = None) -> kernel_models.RunPage:
-    """Tuning runs, newest first."""
-    page = paging.runs(context_of(request).store, limit=limit, cursor=cursor)
-    return kernel_models.RunPage(
-        runs=[
-            kernel_models.RunModel(run=found.uuid, **values_of(found, kernel_models.RunModel)) for found in page.records
-        ],
-        next=page.cursor,
-    )
-
-
-@router.get("/runs/{uuid}", response_model=kernel_models.RunDetail, responses=documented(404))
-def one_run(request: Request, uuid: Annotated[Text, Path()]) -> kernel_models.RunDetail:
-    """One tuning run with the roofs that it measured, from the database or the records that come with the package.
-
-    The first eight or more digits of the uuid are enough if they match one run only.
-    """
-    store = context_of(request).store
-    found = _run_named(store, uuid)
-    roofs = store.roofs(run=found.uuid)
-    if not roofs and found.uuid in shipped().runs:
-        roofs = [roof for roof in shipped().roofs if roof.run == found.uuid]
-    values = values_of(found, kernel_models.RunModel)
-    return kernel_models.RunDetail(run=found.uuid, **values, roofs=[_roof(roof) for roof in roofs])
-
-
 def _run_named(store: Store, text: str) -> RunRecord:
     try:
         return paging.run_named(store, text, shipped().runs)
@@ -176,8 +149,3 @@ def _trial(trial: TrialRecord) -> kernel_models.TrialModel:
         problem=dict(key.problem.params),
         configuration=dict(trial.config),
     )
-
-
-def _roof(roof: RoofRecord) -> kernel_models.RoofModel:
-    values = values_of(roof, kernel_models.RoofModel)
-    return kernel_models.RoofModel(**values | {"device": roof.device.label, "device_key": roof.device.key})
