@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -33,6 +32,7 @@ from sqlalchemy.types import TypeDecorator
 
 from mmsbgen.db.records.canonical_json import canonical_json
 from mmsbgen.db.records.job_records import Job, JobEvent
+from mmsbgen.db.records.record_checks import kinds_of
 from mmsbgen.db.records.tuning_records import (
     TRIAL_FIGURES,
     DeviceRecord,
@@ -84,15 +84,13 @@ _LENGTHS = dict.fromkeys(_DIGESTS, 32) | dict.fromkeys(_TIMES, 27)
 _UNIQUE = ("key", "uid", "uuid", "request_key")
 
 
-def _columns(hints: Mapping[str, Any], *leave_out: str) -> list[Column[Any]]:
-    """A column for each name by its type; texts of known lengths have these, and what is composite is JSON."""
+def _columns(kinds: Mapping[str, tuple[Any, ...]], *leave_out: str) -> list[Column[Any]]:
+    """A column for each name by its types; texts of known lengths have these, and what is composite is JSON."""
     found = []
-    for name in hints:
-        if name in leave_out:
-            continue
-        kinds = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
-        of = String(_LENGTHS[name]) if name in _LENGTHS else _KINDS.get(kinds[0], CanonicalJson)()
-        found.append(Column(name, of, nullable=NoneType in kinds, unique=name in _UNIQUE or None))
+    for name in [name for name in kinds if name not in leave_out]:
+        kind, *other = kinds[name]
+        of = String(_LENGTHS[name]) if name in _LENGTHS else _KINDS.get(kind, CanonicalJson)()
+        found.append(Column(name, of, nullable=bool(other), unique=name in _UNIQUE or None))
     return found
 
 
@@ -107,7 +105,7 @@ def _table(name: str, doc: str, *parts: Any, **more: Any) -> Table:
 
 def _part(name: str, doc: str, record: type[Any], *more: Any) -> Table:
     """The table of a part of keys, which is unique by its digest."""
-    return _table(name, doc, *_columns({"key": str, **get_type_hints(record)}), *more)
+    return _table(name, doc, *_columns({"key": (str,), **kinds_of(record)}), *more)  # type: ignore[arg-type]
 
 
 DEVICES = _part("devices", "A device as one driver reports it.", DeviceRecord)
@@ -116,21 +114,21 @@ KERNELS = _part("kernels", "A kernel with one template digest.", KernelRecord, I
 PROBLEMS = _part("problems", "Sizes and types of a problem.", ProblemRecord)
 PARTS = {"device": DEVICES, "toolchain": TOOLCHAINS, "kernel": KERNELS, "problem": PROBLEMS}
 """The tables of the parts of a :class:`mmsbgen.db.records.tuning_records.Key`, by its fields."""
-RUNS = _table("tuning_runs", "A tuning run.", *_columns(get_type_hints(RunRecord)))
+RUNS = _table("tuning_runs", "A tuning run.", *_columns(kinds_of(RunRecord)))
 ROOFS = _table(
     "device_roofs",
     "A memory rate measured on a device in a run.",
-    *_columns({"uid": str}),
+    *_columns({"uid": (str,)}),
     *_references({"run": RUNS, "device": DEVICES}, index=True),
-    *_columns(get_type_hints(RoofRecord), "run", "device"),
+    *_columns(kinds_of(RoofRecord), "run", "device"),
 )
 TRIALS = _table(
     "trials",
     "One trial of a configuration; the computed figures (median, spread, rate, fraction) are stored for queries.",
-    *_columns({"uid": str}),
+    *_columns({"uid": (str,)}),
     *_references({"run": RUNS, **PARTS}),
-    *_columns(get_type_hints(TrialRecord), "run", "key"),
-    *_columns({"config_digest": str} | dict.fromkeys(TRIAL_FIGURES, float | None)),
+    *_columns(kinds_of(TrialRecord), "run", "key"),
+    *_columns({"config_digest": (str,)} | dict.fromkeys(TRIAL_FIGURES, (float, None))),
     Index(None, "kernel_id", "device_id", "problem_id"),
     Index(None, "run_id", "config_digest"),
     Index(None, "created_at"),
@@ -138,23 +136,23 @@ TRIALS = _table(
 QUARANTINE = _table(
     "quarantine",
     "A configuration that was selected for a key and did not compile or launch.",
-    *_columns({"uid": str}),
+    *_columns({"uid": (str,)}),
     *_references(PARTS),
-    *_columns(get_type_hints(QuarantineRecord), "key"),
-    *_columns({"config_digest": str, "recorded_digest": str}),
+    *_columns(kinds_of(QuarantineRecord), "key"),
+    *_columns(dict.fromkeys(("config_digest", "recorded_digest"), (str,))),
     Index(None, "kernel_id", "device_id", "problem_id"),
 )
 JOBS = _table(
     "jobs",
     "A job: queued, running under a worker's lease, or ended.",
-    *_columns({"uuid": str, **get_type_hints(Job)}, "id"),
+    *_columns({"uuid": (str,), **kinds_of(Job)}, "id"),
     Index(None, "state", "id"),
 )
 JOB_EVENTS = _table(
     "job_events",
     "An event of a job: a change of state, progress or a message.  Ids increase and are never reused.",
     *_references({"job": JOBS}),
-    *_columns(get_type_hints(JobEvent), "id", "job"),
+    *_columns(kinds_of(JobEvent), "id", "job"),
     Index(None, "job_id", "id"),
     sqlite_autoincrement=True,
 )
@@ -162,6 +160,6 @@ JOB_FILES = _table(
     "job_files",
     "A part of a job's file, on a server only; ``area`` is 'input', 'checkpoint' or 'output'.",
     *_references({"job": JOBS}),
-    *_columns({"area": str, "name": str, "part": int, "data": bytes}),
+    *_columns({"area": (str,), "name": (str,), "part": (int,), "data": (bytes,)}),
     UniqueConstraint("job_id", "area", "name", "part"),
 )
