@@ -156,12 +156,12 @@ class Store:
         """
         return bool(self.database.write(lambda connection: record_rows.insert_trials(connection, [trial])))
 
-    def finish_run(self, uuid: str, *, status: str = "finished", finished: str | None = None) -> None:
-        """Set the final status of a run: 'finished', 'interrupted' or 'failed'; its end is now or ``finished``.
+    def finish_run(self, uuid: str, *, status: str = "finished") -> None:
+        """Set the final status of a run: 'finished', 'interrupted' or 'failed'; its end is now.
 
         Raises ``InputError`` if the run is not stored.
         """
-        ended = RunRecord(uuid=uuid, strategy="", status=status, finished=finished or utc_now())
+        ended = RunRecord(uuid=uuid, strategy="", status=status, finished=utc_now())
 
         def work(connection: Connection) -> None:
             (run_id,) = record_rows.run_ids(connection, [ended.uuid]).values()

@@ -19,10 +19,10 @@ class HelperProcess:
     """Calls functions in a child process, one after another.
 
     Args:
-        address_space: Its limit of memory, bytes.
+        address_space: Its limit of memory, bytes; 0 for none.
     """
 
-    def __init__(self, address_space: int) -> None:
+    def __init__(self, address_space: int = 0) -> None:
         self._address_space = address_space
         self._child: ChildProcess | None = None
         self._calls = 0
