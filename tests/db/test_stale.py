@@ -65,9 +65,7 @@ def look_up(path: Path, key: Any) -> Any:
 
 def told(path: Path, key: Any) -> list[str]:
     """The parts in which `db explain` says that the nearest record differs from ``key``."""
-    arguments = ["explain", "--kernel", SPEC.name, "--driver", key.device.driver, "--device", key.device.platform]
-    arguments += ["--compiler", key.toolchain.compiler, "--compiler-version", key.toolchain.version]
-    arguments += ["--compiler-options", key.toolchain.options, "--template-digest", key.kernel.template_digest]
+    arguments = ["explain", "--kernel", SPEC.name, "--on", "pocl", "--device", key.device.platform]
     arguments += [word for name, value in key.problem.params.items() for word in ("--problem", f"{name}={value}")]
     near = rows(path, *arguments)[0]
     assert near["device"] == key.device.name

@@ -33,7 +33,6 @@ from mmsbgen.families import resolve_family
 
 #: Rows of a table of trials.
 _TABLE_ROWS = 50
-_KEY_PARTS = ("driver", "compiler", "compiler_version", "compiler_options", "template_digest")
 _STATUSES = ("ok", "failed", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 
 
@@ -217,11 +216,6 @@ def import_(ctx: click.Context, file: Path, as_json: bool) -> None:
 
 @db.command()
 @filter_options
-@click.option("--driver", metavar="TEXT", help="The driver's version.")
-@click.option("--compiler", metavar="TEXT", help="The compiler's name.")
-@click.option("--compiler-version", metavar="TEXT", help="The compiler's version.")
-@click.option("--compiler-options", metavar="TEXT", help="The compiler's options.")
-@click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's program.")
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @family_option(None)
 @graph_options
@@ -254,7 +248,6 @@ def explain(
         raise InputError("name the kernel to explain: --kernel NAME")
     if kernels is not None and name not in kernels.kernels:
         raise InputError(f"{kernels.name} has no kernel {name!r}: name the family that has it, --family NAME|FILE.py")
-    wanted: dict[str, Any] = {part.replace("_", " "): given[part] for part in _KEY_PARTS if given[part] is not None}
     given["columns"] = given["graph_columns"]
     try:
         run = graph_run(given, reading_of_option(given, graph), kernels)
@@ -266,7 +259,7 @@ def explain(
         if family is None:
             checked_kernel(store, kernel)
         picked = checked_parameters(store, given["problem"]) if family is None else parameters(given["problem"])
-        wanted |= {f"problem.{name}": value for name, value in picked.items()}
+        wanted: dict[str, Any] = {f"problem.{name}": value for name, value in picked.items()}
         if spec is not None and kernels is not None:
             aside = output.as_json or output.as_csv
             wanted = would_use(store, spec, kernels, name, asked | picked, to_stderr=aside) | wanted
