@@ -175,7 +175,7 @@ def export_(ctx: click.Context, /, file: Path, with_host: bool, most: int | None
     if suffix not in ("", ".jsonl", ".csv"):
         raise InputError(f"{file} has the suffix {suffix}: write to .jsonl or .csv")
     with reading(ctx) as store:
-        bundle, marks = formats.chosen(store.bundle(), **filters(store, given)), marks_of(store)
+        bundle, marks = store.bundle(**filters(store, given)), marks_of(store)
     if most is not None:
         bundle = current_best(bundle, most)
     if not with_host:
@@ -289,11 +289,10 @@ def report_(ctx: click.Context, /, out: Path, as_json: bool, **given: Any) -> No
 
     need_matplotlib()
     from mmsbgen.cli.runs.report import written
-    from mmsbgen.db.exchange import formats
     from mmsbgen.report.tuning.tuning_page import tuning_page
 
     with reading(ctx) as store:
-        bundle, where = formats.chosen(store.bundle(), **filters(store, given)), store.location
+        bundle, where = store.bundle(**filters(store, given)), store.location
     if not bundle.trials:
         raise InputError(
             f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"

@@ -38,7 +38,7 @@ def would_use(
     if sizes:
         told = ", ".join(f"{size}={value}" for size, value in sizes.items())
         click.echo(f"  {'other sizes' if problem else 'sizes'} as by default: {told}", err=to_stderr)
-    for failure in store.quarantined(family=key.kernel.family, kernel=name):
+    for failure in store.quarantined(f"{key.kernel.family}/{name}"):
         if failure.key == key:
             click.echo(shown(f"  quarantined here: {describe(failure.config)} ({failure.reason})"), err=to_stderr)
     return parts(key)

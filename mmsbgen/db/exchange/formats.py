@@ -9,34 +9,12 @@ from typing import Any
 
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.ranking import by_key, candidate, of_newest_programs, ranked
-from mmsbgen.db.records.tuning_records import QuarantineRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import TrialRecord
 
 _ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
 """Addresses of Dask workers."""
 MOST_TIMES = 31
 """Maximum number of times that a trial of :func:`best` keeps."""
-
-
-def chosen(
-    bundle: Bundle, *, kernel: str | None = None, device: str | None = None, problem: Mapping[str, Any] | None = None
-) -> Bundle:
-    """The trials and quarantined configurations that pass all filters, with the trials' runs and their roofs.
-
-    The filters are as :class:`mmsbgen.db.store.filters.TrialFilters` has them.
-    """
-
-    def wanted(record: Any) -> bool:
-        key = record.key
-        names = (key.kernel.name, f"{key.kernel.family}/{key.kernel.name}")
-        return (
-            (kernel is None or kernel in names)
-            and (device is None or key.device.matches(device))
-            and (problem or {}).items() <= key.problem.params.items()
-        )
-
-    if kernel is None and device is None and not problem:
-        return bundle
-    return _of_trials(bundle, [*filter(wanted, bundle.trials)], [*filter(wanted, bundle.quarantine)])
 
 
 def best(bundle: Bundle, most: int) -> Bundle:
@@ -51,7 +29,7 @@ def best(bundle: Bundle, most: int) -> Bundle:
         names = {found.config_digest for found in ranked(map(candidate, every))[:most]}
         last = {(t.run, t.config_digest): t for t in sorted(every, key=lambda t: t.round) if t.config_digest in names}
         kept += [replace(trial, times=_quantiles(trial.times)) for trial in last.values()]
-    return _of_trials(bundle, kept)
+    return bundle.of_trials(kept)
 
 
 def _quantiles(times: Sequence[float]) -> tuple[float, ...]:
@@ -60,13 +38,6 @@ def _quantiles(times: Sequence[float]) -> tuple[float, ...]:
         return tuple(times)
     ordered = sorted(times)
     return tuple(ordered[round(i * (len(ordered) - 1) / (MOST_TIMES - 1))] for i in range(MOST_TIMES))
-
-
-def _of_trials(bundle: Bundle, trials: list[TrialRecord], quarantine: Sequence[QuarantineRecord] = ()) -> Bundle:
-    """The trials with their runs, and these runs' roofs."""
-    used = {trial.run for trial in trials}
-    runs = [run for run in bundle.runs if run.uuid in used]
-    return Bundle(runs, [roof for roof in bundle.roofs if roof.run in used], trials, list(quarantine))
 
 
 def anonymous(bundle: Bundle) -> Bundle:

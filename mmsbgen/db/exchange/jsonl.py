@@ -46,6 +46,12 @@ class Bundle:
     trials: list[TrialRecord] = field(default_factory=list)
     quarantine: list[QuarantineRecord] = field(default_factory=list)
 
+    def of_trials(self, trials: list[TrialRecord], quarantine: Sequence[QuarantineRecord] = ()) -> Bundle:
+        """These trials with their runs, and the runs' roofs."""
+        used = {trial.run for trial in trials}
+        runs = [run for run in self.runs if run.uuid in used]
+        return Bundle(runs, [roof for roof in self.roofs if roof.run in used], trials, list(quarantine))
+
 
 def lines(bundle: Bundle) -> Iterator[str]:
     """The lines of a file of ``bundle``, without line ends; the same bundle gives the same lines."""

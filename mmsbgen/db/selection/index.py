@@ -199,7 +199,7 @@ class Index:
         """
         kernel = (key.kernel.family, key.kernel.name)
         if kernel not in self._barred:
-            found = self._store.quarantined(family=kernel[0], kernel=kernel[1]) if self._store is not None else []
+            found = self._store.quarantined("/".join(kernel)) if self._store is not None else []
             self._barred[kernel] = {(failure.key.key, failure.config_digest): failure for failure in found}
         failure = self._barred[kernel].get((key.key, digest(config))) if self._barred[kernel] else None
         if failure is None or program is None or not failure.program:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, Table, select
 
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.schema import DEVICES, KERNELS, PARTS, PROBLEMS, RUNS, TRIALS
+from mmsbgen.db.store.schema import DEVICES, PARTS, PROBLEMS, RUNS, TRIALS
 
 
 def of_key(query: Select[Any], key: Key) -> Select[Any]:
@@ -35,18 +35,16 @@ class TrialFilters(TypedDict, total=False):
     run: str | None
 
 
-def of_parts(query: Select[Any], connection: Connection, filters: TrialFilters) -> Select[Any]:
-    """Restricts a query of trials."""
+def of_parts(query: Select[Any], connection: Connection, filters: TrialFilters, table: Table = TRIALS) -> Select[Any]:
+    """Restricts a query of trials, or of what is in quarantine, which has neither status nor run."""
     if (kernel := filters.get("kernel")) is not None:
-        family, _, name = kernel.rpartition("/")
-        kernels = select(KERNELS.c.id).where(KERNELS.c.name == name)
-        query = query.where(TRIALS.c.kernel_id.in_(kernels.where(KERNELS.c.family == family) if family else kernels))
+        query = query.where(table.c.kernel_id.in_(record_rows.kernels_named(kernel)))
     if (device := filters.get("device")) is not None:
         devices = [i for i, d in record_rows.read_parts(connection, DEVICES) if d.matches(device)]
-        query = query.where(TRIALS.c.device_id.in_(devices))
+        query = query.where(table.c.device_id.in_(devices))
     if problem := filters.get("problem"):
         problems = [i for i, p in record_rows.read_parts(connection, PROBLEMS) if problem.items() <= p.params.items()]
-        query = query.where(TRIALS.c.problem_id.in_(problems))
+        query = query.where(table.c.problem_id.in_(problems))
     if (status := filters.get("status")) is not None:
         query = query.where(TRIALS.c.status != "ok" if status == "failed" else TRIALS.c.status == status)
     if (run := filters.get("run")) is not None:

@@ -180,8 +180,8 @@ def select_trials() -> Select[Any]:
 
 def trial_record(row: Row[Any], parts: Parts) -> TrialRecord:
     """The trial in a row of :func:`select_trials`."""
-    run_id, device, toolchain, kernel, problem, *values = tuple(row)
-    key = parts.key(device, toolchain, kernel, problem)
+    run_id, *values = tuple(row)
+    key, values = parts.key(*values[: len(PARTS)]), values[len(PARTS) :]
     # Additional columns of a query come last.
     return TrialRecord(run=parts.runs[run_id], key=key, **dict(zip(_TRIAL_FIELDS, values, strict=False)))
 
@@ -196,8 +196,8 @@ def select_quarantined() -> Select[Any]:
 
 def quarantine_record(row: Row[Any], parts: Parts) -> QuarantineRecord:
     """The failure in a row of :func:`select_quarantined`."""
-    device, toolchain, kernel, problem, *values = tuple(row)
-    key = parts.key(device, toolchain, kernel, problem)
+    values = tuple(row)
+    key, values = parts.key(*values[: len(PARTS)]), values[len(PARTS) :]
     return QuarantineRecord(key=key, **dict(zip(_QUARANTINE_FIELDS, values, strict=True)))
 
 
@@ -218,19 +218,21 @@ def _chunks(items: list[Any]) -> Iterator[list[Any]]:
         yield items[start : start + _CHUNK]
 
 
-def active(
-    connection: Connection, parts: Parts, *, family: str | None = None, kernel: str | None = None
-) -> list[QuarantineRecord]:
+def kernels_named(text: str) -> Select[Any]:
+    """A query of the row ids of a kernel, as NAME or FAMILY/NAME."""
+    family, _, name = text.rpartition("/")
+    query = select(KERNELS.c.id).where(KERNELS.c.name == name)
+    return query.where(KERNELS.c.family == family) if family else query
+
+
+def active(connection: Connection, parts: Parts, kernel: str | None = None) -> list[QuarantineRecord]:
     """The active failures, newest first; at most one for each key and configuration.
 
     A later trial of the same key with status 'ok' ends a failure, for the configuration as used or as recorded.
     """
-    wanted = select(KERNELS.c.id)
-    if family is not None:
-        wanted = wanted.where(KERNELS.c.family == family)
+    query = select_quarantined()
     if kernel is not None:
-        wanted = wanted.where(KERNELS.c.name == kernel)
-    query = select_quarantined().where(QUARANTINE.c.kernel_id.in_(wanted))
+        query = query.where(QUARANTINE.c.kernel_id.in_(kernels_named(kernel)))
     query = query.order_by(QUARANTINE.c.created_at.desc(), QUARANTINE.c.id.desc())
     failures = [quarantine_record(row, parts) for row in connection.execute(query)]
     if not failures:
@@ -242,10 +244,8 @@ def active(
         .group_by(*columns)
     )
     succeeded: dict[tuple[str, str], str] = {}
-    for row in connection.execute(later):
-        values: tuple[Any, ...] = tuple(row)
-        device, toolchain, kernel_id, problem, digest, moment = values
-        succeeded[parts.key(device, toolchain, kernel_id, problem).key, digest] = moment
+    for *ids, digest, moment in connection.execute(later):
+        succeeded[parts.key(*ids).key, digest] = moment
     return unlifted(failures, succeeded)
 
 

@@ -35,7 +35,9 @@ from mmsbgen.db.store.schema import (
     DEVICES,
     KERNELS,
     METADATA,
+    PARTS,
     PROBLEMS,
+    QUARANTINE,
     ROOFS,
     RUNS,
     TRIALS,
@@ -186,9 +188,9 @@ class Store:
         else:
             self.database.write(lambda connection: record_rows.insert_quarantined(connection, [failure]))
 
-    def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
-        """The active failures, newest first; see :func:`mmsbgen.db.store.record_rows.active`."""
-        return self.database.read(lambda c: record_rows.active(c, record_rows.Parts(c), family=family, kernel=kernel))
+    def quarantined(self, kernel: str | None = None) -> list[QuarantineRecord]:
+        """The active failures, of a kernel as NAME or FAMILY/NAME; see :func:`mmsbgen.db.store.record_rows.active`."""
+        return self.database.read(lambda c: record_rows.active(c, record_rows.Parts(c), kernel))
 
     def trials(
         self, *, key: Key | None = None, limit: int | None = None, **filters: Unpack[TrialFilters]
@@ -261,30 +263,29 @@ class Store:
             parts = record_rows.Parts(connection)
             found = []
             for row in connection.execute(query):
-                device, toolchain, kernel_id, problem, *rest = tuple(row)
-                found.append((parts.key(device, toolchain, kernel_id, problem), parts.candidate(*rest)))
+                values = tuple(row)
+                found.append((parts.key(*values[: len(PARTS)]), parts.candidate(*values[len(PARTS) :])))
             return found
 
         return self.database.read(work)
 
-    def bundle(self) -> Bundle:
-        """All runs, roofs, trials and failures, read in one transaction."""
+    def bundle(self, **filters: Unpack[TrialFilters]) -> Bundle:
+        """All runs, roofs, trials and failures, read in one transaction, or those of the trials that pass filters."""
 
         def work(connection: Connection) -> Bundle:
             parts = record_rows.Parts(connection)
             total = connection.execute(select(func.count()).select_from(TRIALS)).scalar_one()
             with stage(f"reading {self.location}", total, "trials") as told:
-                trials = [
-                    record_rows.trial_record(row, parts)
-                    for row in _told(connection.execute(record_rows.select_trials()), told)
-                ]
-            failures = connection.execute(record_rows.select_quarantined())
-            return Bundle(
+                rows = connection.execute(of_parts(record_rows.select_trials(), connection, filters))
+                trials = [record_rows.trial_record(row, parts) for row in _told(rows, told)]
+            failures = of_parts(record_rows.select_quarantined(), connection, filters, QUARANTINE)
+            found = Bundle(
                 runs=[record_rows.run_record(row) for row in connection.execute(select(RUNS))],
                 roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(ROOFS))],
                 trials=trials,
-                quarantine=[record_rows.quarantine_record(row, parts) for row in failures],
+                quarantine=[record_rows.quarantine_record(row, parts) for row in connection.execute(failures)],
             )
+            return found.of_trials(trials, found.quarantine) if any(filters.values()) else found
 
         return self.database.read(work)
 
