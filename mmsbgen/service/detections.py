@@ -59,19 +59,14 @@ class DetectionView:
             vertices=record["graph"]["vertices"],
             links=record["graph"]["links"],
             n_communities=self.found.memberships.k,
-            coverage=told["coverage"],
-            overlap=told["overlap"],
+            **{name: told[name] for name in ("coverage", "overlap", "count")},
+            **{name: record[name] for name in ("trace", "held_out", "convergence", "stage_seconds")},
             communities=[
                 Community(number=number, size=len(members), strength=strength, background=number in cover.background)
                 for number, (members, strength) in enumerate(listed)
             ],
-            count=told["count"],
             shared=_shared(cover),
-            trace=record["trace"],
-            held_out=record["held_out"],
             verdict=VerdictModel(kind=verdict.kind, sentence=verdict.sentence),
-            convergence=record["convergence"],
-            stage_seconds=record["stage_seconds"],
             device=record["device"]["name"],
         )
 

@@ -18,7 +18,7 @@ from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits, describe
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models import kernel_models
-from mmsbgen.service.models.kernel_models import Name, Pair, Text
+from mmsbgen.service.models.kernel_models import Name, Pair, Text, values_of
 from mmsbgen.service.routes.tuning_routes import Problem, pairs
 from mmsbgen.service.service_context import context_of
 
@@ -97,29 +97,20 @@ def _traits(dialect: Dialect) -> Traits:
 
 
 def _kernel(family: KernelFamily, spec: KernelSpec) -> kernel_models.KernelModel:
-    return kernel_models.KernelModel(
-        family=family.name,
-        name=spec.name,
-        doc=spec.doc,
-        dialects=list(spec.dialects),
-        parameters=list(spec.parameters),
-        axes=[
-            kernel_models.AxisModel(name=a.name, values=list(a.values), doc=a.doc, mode=a.name in spec.modes)
-            for a in spec.space.axes
-        ],
-        constraints=list(Counter(rule.name for rule in spec.space.constraints)),
-        arguments=list(spec.arguments),  # type: ignore[arg-type]
-        worth_tuning=spec.name in (family.tuned or family.kernels),
-    )
+    axes = [
+        kernel_models.AxisModel(name=a.name, values=list(a.values), doc=a.doc, mode=a.name in spec.modes)
+        for a in spec.space.axes
+    ]
+    found = {
+        "family": family.name,
+        "axes": axes,
+        "constraints": list(Counter(rule.name for rule in spec.space.constraints)),
+        "worth_tuning": spec.name in (family.tuned or family.kernels),
+    }
+    return kernel_models.KernelModel(**values_of(spec, kernel_models.KernelModel) | found)
 
 
 def _parameter(one: Parameter) -> kernel_models.ParameterModel:
     number = isinstance(one.default, int) and not isinstance(one.default, bool)
-    return kernel_models.ParameterModel(
-        name=one.name,
-        default=one.default,
-        doc=one.doc,
-        minimum=one.minimum if number else None,
-        maximum=one.maximum if number else None,
-        choices=list(one.choices),
-    )
+    bounds = {} if number else {"minimum": None, "maximum": None}
+    return kernel_models.ParameterModel(**values_of(one, kernel_models.ParameterModel) | bounds)
