@@ -6,15 +6,13 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mmsbgen.base.errors import InputError
-
 LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost"})
 MIB = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    """Limits of requests; sizes are bytes.  Raises ``InputError`` for a whole number below 1."""
+    """Limits of requests; sizes are bytes."""
 
     upload: int = 64 * MIB
     """Size of an upload as it is sent."""
@@ -51,11 +49,6 @@ class RequestLimits:
     refused_rate: str = "30/minute"
     """Requests of one client address with a wrong token."""
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, int) and value < 1:
-                raise InputError(f"the limit {name}={value}: it must be at least 1")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
@@ -70,7 +63,6 @@ class ServiceSettings:
     """Folder for the token and for uploads while they are checked."""
     token: str
     host: str = "127.0.0.1"
-    port: int = 8000
     hosts: tuple[str, ...] = ()
     limits: RequestLimits = field(default_factory=RequestLimits)
 
