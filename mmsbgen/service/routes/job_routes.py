@@ -22,7 +22,6 @@ from mmsbgen.jobs.worker import detection_job as detect_work
 from mmsbgen.jobs.worker import tuning_job as tune_work
 from mmsbgen.service.detections import GRAPH
 from mmsbgen.service.http.problem_details import documented
-from mmsbgen.service.http.uploads import body_chunks
 from mmsbgen.service.models.job_models import (
     DetectOptions,
     JobId,
@@ -245,7 +244,7 @@ def shown(job: Job) -> JobModel:
 
 async def _graph_chunks(request: Request) -> AsyncIterator[bytes]:
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        async for chunk in body_chunks(request):
+        async for chunk in request.stream():
             yield chunk
         return
     async with request.form(max_files=1, max_fields=8, max_part_size=4096) as form:
