@@ -94,47 +94,6 @@ def check_loops(device: str, ks: Sequence[int], seconds: float) -> Loops:
     return Loops(asked, rows, why if len(rows) < asked else "")
 
 
-def as_markdown(loops: Loops) -> list[str]:
-    """Lines of the report's section."""
-    lines = ["## star_loop", ""]
-    if not loops.asked:
-        return [*lines, f"{loops.why}."]
-    allowed = "; ".join(f"{name}: {t.relative:g} of a value and {t.absolute:g}" for name, t in TOLERANCES.items())
-    lines += [
-        "Many iterations in one launch, against single launches of the same configurations from the same start, on a",
-        f"graph of 60 vertices. Compared are pi, row sums, theta and beta after {ITERATIONS} iterations.",
-        f"Tolerances are {allowed}.",
-        "",
-    ]
-    if not loops.failed:
-        same = sum(row["same_bits"] for row in loops.rows)
-        worst = max(row["worst"] or 0.0 for row in loops.rows)
-        ks = ", ".join(map(str, dict.fromkeys(row["K"] for row in loops.rows)))
-        kinds = dict.fromkeys(
-            f"{r['step']} {r['dtype']} {'with' if r['noise'] else 'without'} draws" for r in loops.rows
-        )
-        return [
-            *lines,
-            f"All {len(loops.rows)} chains agree, {same} of them to the bit. No difference is over {worst:.2g}",
-            f"tolerances. K = {ks}; {', '.join(kinds)}.",
-        ]
-    lines += [
-        "| K | step | type | draws | same bits | largest difference, tolerances | ok | time |",
-        "|--:|---|---|---|---|--:|---|--:|",
-    ]
-    for row in loops.rows:
-        off = "-" if row["worst"] is None else f"{row['worst']:.2g}"
-        cells = [row["K"], row["step"], row["dtype"], _word(row["noise"]), _word(row["same_bits"]), off]
-        lines.append(f"| {' | '.join(map(str, cells))} | {row['wrong'] or 'yes'} | {row['seconds']:.1f} s |")
-    if loops.failed and loops.why:
-        lines += ["", f"{len(loops.rows)} of {loops.asked} chains were made: {loops.why}."]
-    return lines
-
-
-def _word(value: bool) -> str:
-    return "yes" if value else "no"
-
-
 def main(device_spec: str, ks: Sequence[int]) -> None:
     """Check all chains of these K on a device."""
     parts = small()

@@ -38,11 +38,6 @@ class Verdict(NamedTuple):
     seconds: float = 0.0
 
     @property
-    def launches(self) -> int:
-        """All that was run."""
-        return sum(self.counts.values())
-
-    @property
     def failed(self) -> bool:
         return self.verdict != "clean"
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from _variant_worker import TIMEOUT, Result, Worker
+from _variant_worker import Result, Worker
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError
@@ -47,11 +47,6 @@ class Variant(NamedTuple):
     @property
     def key(self) -> str:
         return json.dumps(self, sort_keys=True)
-
-    @property
-    def configuration(self) -> str:
-        """What two variants share that differ in their problem alone."""
-        return f"{self.kernel} {describe(self.config)}"
 
     @property
     def group(self) -> str:
@@ -128,32 +123,29 @@ def in_turns(groups: dict[str, Iterator[Variant]]) -> Iterator[Variant]:
 
 
 def digests(kernels: KernelFamily, dialect: str) -> str:
-    """One text for the state of all templates: results of other templates are not resumed."""
+    """One text for the state of all templates."""
     return "-".join(sorted({template_digest(spec.template, dialect)[:6] for spec in kernels.kernels.values()}))
 
 
 def run(
-    infos: Sequence[DeviceInfo],
+    info: DeviceInfo,
     pending: Iterator[Variant],
     keep: Callable[[Variant, Result], None],
     *,
-    total: int | None,
-    seconds: float | None,
+    seconds: float,
     jobs: int,
-    timeout: float = TIMEOUT,
-    family: str = "mmsb",
+    timeout: float,
+    family: str,
 ) -> None:
     """Check variants in ``jobs`` processes until they or the time run out; ``keep`` is called by one at a time.
 
-    The devices are alike, and have the processes in turns.
-
-    ``total`` is how many there are, None where that is not known; ``timeout`` is for one variant, seconds.  When it is
-    interrupted the processes are ended, and what they were at is not kept.
+    ``timeout`` is for one variant, seconds.  When it is interrupted the processes are ended, and what they were at is
+    not kept.
     """
-    end = time.monotonic() + seconds if seconds else float("inf")
+    end = time.monotonic() + seconds
     lock = threading.Lock()
     stopped = threading.Event()
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()
     with (
         # The gigabytes that thousands of kernels compile to are no use to anyone, nor is to drop the user's for them.
         tempfile.TemporaryDirectory(prefix="mmsbgen-variants-") as cache,
@@ -161,9 +153,9 @@ def run(
         ThreadPoolExecutor(jobs) as pool,
     ):
         # Half as many threads again as cores: some wait for the device.
-        threads = -(-3 * cores() // (2 * jobs)) if infos[0].backend == "cuda" else 0
-        workers = [Worker(infos[i % len(infos)].spec, timeout, cache, threads, family) for i in range(jobs)]
-        task = progress.add_task(infos[0].platform, total=total)
+        threads = -(-3 * cores() // (2 * jobs)) if info.backend == "cuda" else 0
+        workers = [Worker(info.spec, timeout, cache, threads, family) for _ in range(jobs)]
+        task = progress.add_task(info.platform, total=None)
 
         def taken() -> Variant | None:
             with lock:

@@ -6,8 +6,7 @@
 Variants are spread over placements, teams, widths and block sizes, over K, float32 and float64, noise on and off;
 inputs hold links, non-links and pairs without weight.  Before them memcheck and racecheck run over defaults,
 placements and chains, where they are installed; after them chains by the fused kernel star_loop are held against single
-launches on CUDA.  Writes gpu-check.md and gpu-check.json; ends with status 1 when anything failed.  Takes any OpenCL
-device.
+launches on CUDA.  Writes gpu-check.json; ends with status 1 when anything failed.  Takes any OpenCL device.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import Any, NamedTuple
 
 import click
 from _loops import Loops, check_loops
-from _loops import as_markdown as loops_as_markdown
 from _sanitizer import TOOLS, Verdict, compile_first, find_sanitizer, sanitize
 from _variant_worker import Result
 from _variants import Variant, digests, in_turns, run, spread
@@ -37,7 +35,6 @@ from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.space import Traits
 
 KS = (1, 7, 64, 100, 1000, 1024, 2048)
-SHOWN = ("team", "vector_width", "block_size")  # axes whose values the report counts
 TIMEOUT = 60.0  # a variant that takes longer hangs: the slowest takes seconds, most of them in the compiler
 LOOP = "star_loop"
 
@@ -101,7 +98,7 @@ def main(
     verdicts = _sanitize(path, info.spec, seconds) if path else []
     others = [name for name in only if name != LOOP]
     variants = iter(()) if only and not others else sample(kernels, traits_of(info), ks, others, most)
-    run([info], variants, keep, total=None, seconds=seconds, jobs=jobs, timeout=TIMEOUT, family=family)
+    run(info, variants, keep, seconds=seconds, jobs=jobs, timeout=TIMEOUT, family=family)
     # Alone on the device: blocks that wait for each other are to be there together.
     loops = _loops(info, ks, only, seconds) if family == "mmsb" else Loops(0, [], f"Not run: {LOOP} is of mmsb")
     for row in loops.wrong:
@@ -110,8 +107,9 @@ def main(
     report = as_dict(info, kernels, ks, checked, verdicts, why, loops)
     output.mkdir(parents=True, exist_ok=True)
     output.joinpath("gpu-check.json").write_text(json.dumps(report, indent=1) + "\n")
-    output.joinpath("gpu-check.md").write_text("\n".join(as_markdown(report)) + "\n")
-    click.echo(f"{report['verdict']}; {output / 'gpu-check.md'}")
+    for verdict in verdicts:
+        click.echo("\n".join(verdict.lines), err=True, nl=bool(verdict.lines))
+    click.echo(f"{report['verdict']}; {output / 'gpu-check.json'}")
     raise SystemExit(1 if report["failed"] else 0)
 
 
@@ -199,83 +197,6 @@ def _rows(checked: Sequence[Checked]) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def as_markdown(report: dict[str, Any]) -> list[str]:
-    """The lines of the report for readers."""
-    count = report["about"]["templates"].count("-") + 1
-    about = {**report["about"], "templates": f"{count} of them, digests in gpu-check.json"}
-    lines = [
-        f"# Kernels checked on {about['device']}",
-        "",
-        f"**{report['verdict']}.**",
-        "",
-        "Each variant is compiled, run on a small problem with links, non-links and pairs without weight, and held",
-        "against the float64 reference with the derived tolerance. Made by `scripts/gpu_check.py`.",
-        "",
-        *(f"- {name}: {value}" for name, value in about.items() if value),
-        "",
-        *_passed([row for row in report["rows"] if row["checked"] == row["ok"]]),
-        *_failed([row for row in report["rows"] if row["checked"] > row["ok"]]),
-    ]
-    lines += [*loops_as_markdown(Loops(**report[LOOP])), "", *_sanitized(report["sanitizer"])]
-    if report["failures"]:
-        lines += ["", "## Failures", ""]
-        for f in report["failures"]:
-            message = f["message"].strip().partition("\n")[0][:300]
-            lines.append(f"- {f['status']}: `{f['variant']}`: {message}")
-    return lines
-
-
-def _passed(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A table of the kernels of which nothing failed, by the number of their variants."""
-    variants: Counter[str] = Counter()
-    placements: Counter[str] = Counter()
-    for row in rows:
-        kernel, _, placement = row["group"].partition(" ")
-        variants[kernel] += row["checked"]
-        placements[kernel] += bool(placement)
-    kernels: dict[int, list[str]] = defaultdict(list)
-    for kernel, count in variants.items():
-        kernels[count].append(kernel + (f" ({placements[kernel]} placements)" if placements[kernel] else ""))
-    if not kernels:
-        return []
-    lines = ["| variants of each, all right | kernels |", "|--:|---|"]
-    return [*lines, *(f"| {count} | {', '.join(names)} |" for count, names in sorted(kernels.items())), ""]
-
-
-def _failed(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A table of the kernels and placements of which something failed."""
-    if not rows:
-        return []
-    lines = [
-        "| kernel, placement | checked | ok | failures | K | types | noise | teams | widths | block sizes | slowest |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for row in rows:
-        counts = [len(row["values"].get(name, ())) or "-" for name in ("K", "dtype", "noise", *SHOWN)]
-        cells = [row["group"], row["checked"], row["ok"], row["checked"] - row["ok"], *counts]
-        lines.append(f"| {' | '.join(map(str, cells))} | {row['slowest_s']:.1f} s |")
-    return [*lines, "", "From K on, columns count the values that were met.", ""]
-
-
-def _sanitized(report: dict[str, Any]) -> list[str]:
-    """What compute-sanitizer was run over, and what it said."""
-    lines = ["## compute-sanitizer", ""]
-    verdicts = [Verdict(**verdict) for verdict in report["verdicts"]]
-    if not verdicts:
-        return [*lines, f"{report['why']}."]
-    groups = list(dict.fromkeys(group for verdict in verdicts for group in verdict.counts))
-    lines += [f"| run | {' | '.join(verdict.tool for verdict in verdicts)} |", f"|---|{'--:|' * len(verdicts)}"]
-    for group in groups:
-        lines.append(f"| {group} | {' | '.join(str(verdict.counts.get(group, 0)) for verdict in verdicts)} |")
-    lines.append("")
-    for verdict in verdicts:
-        run = f"{verdict.launches} configurations and chains in {verdict.seconds:.0f} s"
-        lines.append(f"- {verdict.tool}: **{verdict.verdict}**, {run}")
-        lines += [f"  ({verdict.summary})", *(f"      {line}" for line in verdict.lines)]
-    lines += [f"- not run: {skipped}" for skipped in dict.fromkeys(one for v in verdicts for one in v.skipped)]
-    return lines
 
 
 if __name__ == "__main__":

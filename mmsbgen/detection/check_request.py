@@ -48,7 +48,7 @@ def check_request(request: Request) -> CheckedRequest:
     if checkpoint is None:
         options = options_of({**request.options, "n_communities": 2} if auto else request.options)
     else:
-        if checkpoint.meta.get("kept") and request.resumes_saved:
+        if checkpoint.meta["kept"] and request.resumes_saved:
             # The resumed run asked to keep its checkpoint, so this one does too.
             request = replace(request, keep_checkpoint=True)
         checkpoint, options = resumed(checkpoint, request)

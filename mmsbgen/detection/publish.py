@@ -54,7 +54,7 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     wide = results.memberships(sampler, entries, partial(request.on_making, "memberships"))
     making = partial(request.on_making, f"communities by the rule {request.rule}")
     found, numbered = cover(
-        wide, parts.graph.links, request.rule, threshold, 2, row_source(sampler), making, parts.training_adjacency
+        wide, parts.graph.links, request.rule, threshold, row_source(sampler), making, parts.training_adjacency
     )
     own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
     memberships = replace(own, others=finished.others)

@@ -14,11 +14,9 @@ from mmsbgen.detection.auto_k import chosen_k
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.plan_chain import fitting_plan
 from mmsbgen.detection.ranks.forming import formed_team
-from mmsbgen.detection.request import Request
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split
 from mmsbgen.kernels.runtime import Runtime, by_tier, opened_runtime
-from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
@@ -85,20 +83,11 @@ def built_chain(
             sampler = Sampler(parts, options, runtime, fused, plan, team)
             opened_samplers.callback(sampler.close)
             if sought is not None and sought.moves_on_device:
-                sought.use_device(_moves_config(sampler))
-            _tell_configurations(sampler, request)
+                kernels = moving_kernels(sampler.runtime, sampler.problem, "starts are sought")
+                sought.use_device(None if kernels is None else kernels.best.config)
+            for line in by_tier(sampler.runtime.choices):
+                request.on_detail(f"Configurations, {line}.")
             yield BuiltChain(sampler, sought, tried, fused, opened_samplers, team)
-
-
-def _moves_config(sampler: Sampler) -> Config | None:
-    """The configuration of the kernel that helps to search for starts; None if it does not compile."""
-    kernels = moving_kernels(sampler.runtime, sampler.problem, "starts are sought")
-    return None if kernels is None else kernels.best.config
-
-
-def _tell_configurations(sampler: Sampler, request: Request) -> None:
-    for line in by_tier(sampler.runtime.choices):
-        request.on_detail(f"Configurations, {line}.")
 
 
 def _runtime(device: Device, checked: CheckedRequest) -> AbstractContextManager[Runtime]:

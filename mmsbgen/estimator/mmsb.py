@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -235,6 +235,7 @@ class MMSB(Parameters, Fitted):
         return done + MORE_SWEEPS * (blocks_per_sweep(self.n_vertices_in_, options["mini_batch_size"]) if block else 1)
 
     def _request(self, options: Mapping[str, Any]) -> Request:
+        say: Callable[[str], None] = _tell if self.verbose else lambda text: None
         return Request(
             dict(options),
             device=self.device,
@@ -244,8 +245,8 @@ class MMSB(Parameters, Fitted):
             top=self.top,
             # The file is deleted with this process, so periodic checkpoints would be useless.
             checkpoint_seconds=float("inf"),
-            on_message=_tell if self.verbose else _silent,
-            on_detail=_tell if self.verbose else _silent,
+            on_message=say,
+            on_detail=say,
         )
 
     def _run(self, graph: Graph, request: Request, seed: int, params: Mapping[str, Any]) -> None:
@@ -328,7 +329,3 @@ def _seed(random_state: Any) -> int:
 
 def _tell(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def _silent(text: str) -> None:
-    pass

@@ -11,18 +11,8 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.declared_options import Parameters
 from mmsbgen.base.errors import InputError, ParameterError
+from mmsbgen.factorisation import fit_loop
 from mmsbgen.factorisation.device_sweeps import LeastSquaresSweeps
-from mmsbgen.factorisation.fit_loop import (
-    FitCourse,
-    Scaled,
-    fit_sweeps,
-    keep,
-    need_number,
-    seed_of,
-    some_of,
-    train_and_test,
-    without_unrated,
-)
 from mmsbgen.factorisation.fitted_factors import Answers, given_ratings
 from mmsbgen.families.mf.als_kernels import CG_STEPS
 from mmsbgen.families.mf.generated import start_factors
@@ -89,15 +79,15 @@ class ALS(Parameters, Answers):
 
     def fit(self, X: Any, y: Any = None, *, columns: Any = None) -> Self:  # noqa: N803
         """Fit ratings or counts, given as to :meth:`MatrixFactorization.fit`; raises alike, and for counts below 0."""
-        need_number("n_factors", self.n_factors, 1, whole=True)
-        need_number("n_epochs", self.n_epochs, 1, whole=True)
-        need_number("alpha", self.alpha, 0, above=True)
-        need_number("patience", self.patience, 1, whole=True)
+        fit_loop.need_number("n_factors", self.n_factors, 1, whole=True)
+        fit_loop.need_number("n_epochs", self.n_epochs, 1, whole=True)
+        fit_loop.need_number("alpha", self.alpha, 0, above=True)
+        fit_loop.need_number("patience", self.patience, 1, whole=True)
         if self.reg is not None:
-            need_number("reg", self.reg, 0, above=True)
+            fit_loop.need_number("reg", self.reg, 0, above=True)
         if self.solver not in _SOLVERS:
             raise ParameterError(f"solver={self.solver!r}: give one of {', '.join(_SOLVERS)}")
-        ratings, seed = given_ratings(X, y, columns), seed_of(self.random_state)
+        ratings, seed = given_ratings(X, y, columns), fit_loop.seed_of(self.random_state)
         holdout = None if self.implicit and isinstance(self.holdout, str) and self.holdout == "auto" else self.holdout
         if self.implicit and holdout is not None:
             raise InputError("holdout is for ratings: counts have no error to stop by, leave it out")
@@ -109,27 +99,29 @@ class ALS(Parameters, Answers):
             ratings = ratings.part(ratings.values > 0)
             if not len(ratings):
                 raise InputError(f"{ratings.name} has counts of 0 only; give at least one above 0")
-        train, test = train_and_test(ratings, holdout, seed)
+        train, test = fit_loop.train_and_test(ratings, holdout, seed)
         self.held_out_ = test is not None
         m, n = ratings.user_ids.size, ratings.item_ids.size
         p, q = start_factors(seed, m, n, self.n_factors, bias=True)
         if self.implicit:
-            scaled, b, c = Scaled(0.0, 1.0, -np.inf, np.inf), np.zeros(m), np.zeros(n)
+            scaled, b, c = fit_loop.Scaled(0.0, 1.0, -np.inf, np.inf), np.zeros(m), np.zeros(n)
             cells = scaled.cells(train)
-            judged = some_of(cells._replace(ratings=np.ones(len(train))))
+            judged = fit_loop.some_of(cells._replace(ratings=np.ones(len(train))))
             cells = cells._replace(ratings=self.alpha * cells.ratings)
         else:
-            scaled = Scaled.of(train.values)
+            scaled = fit_loop.Scaled.of(train.values)
             cells = scaled.cells(train)
             b, c = _biases(cells)
-            judged = some_of(cells) if test is None else scaled.cells(test)
+            judged = fit_loop.some_of(cells) if test is None else scaled.cells(test)
             cells = cells._replace(ratings=cells.ratings - b[train.users] - c[train.items])
-        start = without_unrated(Factors(p, q, b, c), train)
+        start = fit_loop.without_unrated(Factors(p, q, b, c), train)
         course = self._swept(cells, judged, scaled, start, test is not None)
-        keep(self, course, scaled, ratings, "its factors", implicit=self.implicit)
+        fit_loop.keep(self, course, scaled, ratings, "its factors", implicit=self.implicit)
         return self
 
-    def _swept(self, cells: Cells, judged: Cells, scaled: Scaled, start: Factors, stops: bool) -> FitCourse:
+    def _swept(
+        self, cells: Cells, judged: Cells, scaled: fit_loop.Scaled, start: Factors, stops: bool
+    ) -> fit_loop.FitCourse:
         reg = self.reg if self.reg is not None else 10.0 if self.implicit else 0.1
         weighted = self.weighted and not self.implicit
         solver = self.solver
@@ -138,7 +130,7 @@ class ALS(Parameters, Answers):
             solver = "cg" if self.n_factors > _MANY and even else "cholesky"
         steps, place = CG_STEPS if solver == "cg" else 0, (self.device, self.database)
         with LeastSquaresSweeps(cells, start, *place, implicit=self.implicit, steps=steps) as on:
-            return fit_sweeps(
+            return fit_loop.fit_sweeps(
                 on,
                 lambda t: on.sweep(reg, weighted),
                 self.n_epochs,

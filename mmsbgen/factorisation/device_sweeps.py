@@ -27,10 +27,19 @@ _FACTORS = ("user_factors", "item_factors", "user_bias", "item_bias")
 
 
 class DeviceSweeps:
-    """Factors and ratings on an open device; a context manager that closes it."""
+    """Factors and ratings on an open device; a context manager that closes it.
+
+    What :meth:`_place` of a subclass takes are further arguments.
+    """
 
     def __init__(
-        self, cells: Cells, start: Factors, device: str | None, database: str | Path | None, storage: str = "float32"
+        self,
+        cells: Cells,
+        start: Factors,
+        device: str | None,
+        database: str | Path | None,
+        storage: str = "float32",
+        **placing: Any,
     ) -> None:
         self.cells, self.k, self.storage = cells, start.p.shape[1], storage
         with contextlib.ExitStack() as opened:
@@ -42,7 +51,12 @@ class DeviceSweeps:
             self.values: dict[str, Any] = dict(zip(_FACTORS, map(self.device.upload, arrays), strict=True))
             self._evaluated: dict[str, Any] | None = None
             self._kept: dict[str, Any] | Factors | None = None
+            self._place(**placing)
             self._close = opened.pop_all()
+
+    def _place(self, *_: Any, **placing: Any) -> None:
+        """Build kernels and lay the ratings out on the device."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
@@ -113,44 +127,28 @@ class StochasticSweeps(DeviceSweeps):
         placing_s: Seconds that the layout took.
     """
 
-    def __init__(
-        self,
-        cells: Cells,
-        start: Factors,
-        device: str | None,
-        database: str | Path | None,
-        *,
-        schedule: str,
-        bias: bool,
-        seed: int,
-        storage: str = "float32",
-        deterministic: bool = False,
-    ) -> None:
-        super().__init__(cells, start, device, database, storage)
-        try:
-            names: tuple[str, ...] = (schedule,)
-            if schedule == "auto":
-                names = automatic(self.device.info.kind, cells, deterministic=deterministic)
-            self._seeds = np.random.SeedSequence(seed)
-            kernels = {
-                kernel: self.kernel(kernel, bias="on" if bias else "off")
-                for name in names
-                for kernel in SCHEDULES[name].kernels
-            }
-            groups = max(groups_of(each.config) for each in kernels.values())
-            with stage(f"placing {cells.users.size} ratings") as placing:
-                shuffled = cells.at(order_of(seed, cells.users.size))
-                placed = {name: SCHEDULES[name].placed(shuffled, groups) for name in names}
-                self.schedule = min(names, key=lambda name: sum(part.waits for part in placed[name]))
-                parts = placed[self.schedule]
-                self._calls = [
-                    (kernels[part.kernel], part.count, self._uploaded(shuffled.at(part.order), part)) for part in parts
-                ]
-            self.placing_s = placing.seconds
-            self.steps = sum(part.arrays["steps"].size - 1 for part in parts if "steps" in part.arrays)
-        except BaseException:
-            self._close.close()
-            raise
+    def _place(self, *, schedule: str, bias: bool, seed: int, deterministic: bool = False) -> None:
+        cells = self.cells
+        names: tuple[str, ...] = (schedule,)
+        if schedule == "auto":
+            names = automatic(self.device.info.kind, cells, deterministic=deterministic)
+        self._seeds = np.random.SeedSequence(seed)
+        kernels = {
+            kernel: self.kernel(kernel, bias="on" if bias else "off")
+            for name in names
+            for kernel in SCHEDULES[name].kernels
+        }
+        groups = max(groups_of(each.config) for each in kernels.values())
+        with stage(f"placing {cells.users.size} ratings") as placing:
+            shuffled = cells.at(order_of(seed, cells.users.size))
+            placed = {name: SCHEDULES[name].placed(shuffled, groups) for name in names}
+            self.schedule = min(names, key=lambda name: sum(part.waits for part in placed[name]))
+            parts = placed[self.schedule]
+            self._calls = [
+                (kernels[part.kernel], part.count, self._uploaded(shuffled.at(part.order), part)) for part in parts
+            ]
+        self.placing_s = placing.seconds
+        self.steps = sum(part.arrays["steps"].size - 1 for part in parts if "steps" in part.arrays)
 
     def _uploaded(self, own: Cells, part: Part) -> dict[str, Any]:
         given = {"users": own.users, "items": own.items, "ratings": own.ratings.astype(_REAL)} | dict(part.arrays)
@@ -173,34 +171,17 @@ class LeastSquaresSweeps(DeviceSweeps):
     Rows are solved for by ``steps`` of conjugate gradients from what they were, or with 0 by Cholesky.
     """
 
-    def __init__(
-        self,
-        cells: Cells,
-        start: Factors,
-        device: str | None,
-        database: str | Path | None,
-        *,
-        implicit: bool,
-        steps: int,
-    ) -> None:
-        super().__init__(cells, start, device, database)
-        try:
-            self._solve = self.kernel(
-                "als_cg" if steps else "als_rows", feedback="implicit" if implicit else "explicit"
-            )
-            scratch = scratch_of(self._solve.problem, self._solve.config, _REAL)
-            shared: dict[str, Any] = {
-                name: self.device.alloc(array.shape, array.dtype) for name, array in scratch.items()
-            }
-            shared["steps"] = np.uint32(steps)
-            with stage(f"placing {cells.users.size} ratings"):
-                self._halves = [
-                    shared | self._half("user_factors", "item_factors", cells.users, cells.items, cells.n_users),
-                    shared | self._half("item_factors", "user_factors", cells.items, cells.users, cells.n_items),
-                ]
-        except BaseException:
-            self._close.close()
-            raise
+    def _place(self, *, implicit: bool, steps: int) -> None:
+        cells = self.cells
+        self._solve = self.kernel("als_cg" if steps else "als_rows", feedback="implicit" if implicit else "explicit")
+        scratch = scratch_of(self._solve.problem, self._solve.config, _REAL)
+        shared: dict[str, Any] = {name: self.device.alloc(array.shape, array.dtype) for name, array in scratch.items()}
+        shared["steps"] = np.uint32(steps)
+        with stage(f"placing {cells.users.size} ratings"):
+            self._halves = [
+                shared | self._half("user_factors", "item_factors", cells.users, cells.items, cells.n_users),
+                shared | self._half("item_factors", "user_factors", cells.items, cells.users, cells.n_items),
+            ]
 
     def _half(self, own: str, fixed: str, rows: NDArray[Any], others: NDArray[Any], n_rows: int) -> dict[str, Any]:
         order, offsets = by_row(rows, n_rows)

@@ -10,18 +10,8 @@ import numpy as np
 
 from mmsbgen.base.declared_options import Parameters
 from mmsbgen.base.errors import ParameterError
+from mmsbgen.factorisation import fit_loop
 from mmsbgen.factorisation.device_sweeps import StochasticSweeps
-from mmsbgen.factorisation.fit_loop import (
-    FitCourse,
-    Scaled,
-    fit_sweeps,
-    keep,
-    need_number,
-    seed_of,
-    some_of,
-    train_and_test,
-    without_unrated,
-)
 from mmsbgen.factorisation.fitted_factors import Answers, ModelFactors, given_ratings
 from mmsbgen.families.mf.generated import start_factors
 from mmsbgen.families.mf.reference import Factors
@@ -99,13 +89,13 @@ class MatrixFactorization(Parameters, Answers):
         """
         self._check()
         ratings = given_ratings(X, y, columns)
-        seed = seed_of(self.random_state)
-        train, test = train_and_test(ratings, self.holdout, seed)
+        seed = fit_loop.seed_of(self.random_state)
+        train, test = fit_loop.train_and_test(ratings, self.holdout, seed)
         self.held_out_ = test is not None
         m, n = ratings.user_ids.size, ratings.item_ids.size
         p, q = start_factors(seed, m, n, self.n_factors, bias=self.bias)
-        scaled = Scaled.of(train.values)
-        start = without_unrated(Factors(p, q, np.zeros(m), np.zeros(n)), train)
+        scaled = fit_loop.Scaled.of(train.values)
+        start = fit_loop.without_unrated(Factors(p, q, np.zeros(m), np.zeros(n)), train)
         course = self._swept(scaled, train, test, start, seed)
         self._keep(course, scaled, ratings)
         return self
@@ -122,7 +112,7 @@ class MatrixFactorization(Parameters, Answers):
             raise ParameterError(
                 f"n_factors={self.n_factors}: the fit has {self.model_.p.shape[1]}; call fit for others"
             )
-        model, given, seed = self.model_, given_ratings(X, y, columns), seed_of(self.random_state)
+        model, given, seed = self.model_, given_ratings(X, y, columns), fit_loop.seed_of(self.random_state)
         users, items = _grown(model, "user", given), _grown(model, "item", given)
         m, n = users.size, items.size
         root, scale = np.sqrt(self._scaled.scale), self._scaled.scale
@@ -153,12 +143,12 @@ class MatrixFactorization(Parameters, Answers):
         return self
 
     def _check(self) -> None:
-        need_number("n_factors", self.n_factors, 1, whole=True)
-        need_number("n_epochs", self.n_epochs, 1, whole=True)
-        need_number("learning_rate", self.learning_rate, 0, above=True)
-        need_number("decay", self.decay, 0)
-        need_number("reg", self.reg, 0)
-        need_number("patience", self.patience, 1, whole=True)
+        fit_loop.need_number("n_factors", self.n_factors, 1, whole=True)
+        fit_loop.need_number("n_epochs", self.n_epochs, 1, whole=True)
+        fit_loop.need_number("learning_rate", self.learning_rate, 0, above=True)
+        fit_loop.need_number("decay", self.decay, 0)
+        fit_loop.need_number("reg", self.reg, 0)
+        fit_loop.need_number("patience", self.patience, 1, whole=True)
         if self.schedule not in _SCHEDULES:
             raise ParameterError(f"schedule={self.schedule!r}: give one of {', '.join(_SCHEDULES)}")
         if self.storage not in STORAGES:
@@ -169,7 +159,9 @@ class MatrixFactorization(Parameters, Answers):
                 f"deterministic with schedule={self.schedule!r}: only {', '.join(repeating)} give the same bits again"
             )
 
-    def _swept(self, scaled: Scaled, train: Ratings, test: Ratings | None, start: Factors, seed: int) -> FitCourse:
+    def _swept(
+        self, scaled: fit_loop.Scaled, train: Ratings, test: Ratings | None, start: Factors, seed: int
+    ) -> fit_loop.FitCourse:
         cells, place = scaled.cells(train), (self.device, self.database)
         with StochasticSweeps(
             cells,
@@ -183,21 +175,21 @@ class MatrixFactorization(Parameters, Answers):
         ) as on:
             self.schedule_ = on.schedule
             settings = f"learning_rate={self.learning_rate:g} and reg={self.reg:g}: give a lower learning_rate"
-            course = fit_sweeps(
+            course = fit_loop.fit_sweeps(
                 on,
                 lambda t: on.sweep(self.learning_rate / (1 + self.decay * t**1.5), self.reg),
                 self.n_epochs,
                 scaled,
-                some_of(cells) if test is None else scaled.cells(test),
+                fit_loop.some_of(cells) if test is None else scaled.cells(test),
                 None if test is None else self.patience,
                 settings,
             )
         self.updates_per_second_ = len(course.history) * len(train) / max(course.swept_s, 1e-9)
         return course
 
-    def _keep(self, course: FitCourse, scaled: Scaled, seen: Ratings) -> None:
+    def _keep(self, course: fit_loop.FitCourse, scaled: fit_loop.Scaled, seen: Ratings) -> None:
         self._scaled = scaled
-        keep(self, course, scaled, seen, "the best factors so far")
+        fit_loop.keep(self, course, scaled, seen, "the best factors so far")
 
 
 def _grown(model: ModelFactors, side: str, given: Ratings) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs, check_arcs
-from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_bytes, short_name, text_lines
+from mmsbgen.graph.files.file_bytes import WHOLE, format_of, need_fields, read_graph_bytes, short_name, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.graph.files.text_tables import find_delimiter, is_weight, read_arcs
 from mmsbgen.graph.files.words import as_int64
@@ -214,17 +214,12 @@ def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, colu
     if numbers is not None:
         ids, places = number_integers(numbers)
     else:
-        distinct = sorted(set(ends))
-        index = {word: place for place, word in enumerate(distinct)}
-        places = np.fromiter(map(index.__getitem__, ends), np.int64, len(ends))
+        distinct, places = WHOLE.number_words(ends)
         ids = string_ids([word.decode("utf-8", "replace") for word in distinct])
     first, second = places[0::2], places[1::2]
-    found = None
-    if weights is not None:
-        found = _numbers(values, first, second, ids, str(file))
+    found = None if weights is None else _numbers(values, first, second, ids, str(file))
     if not directed:
-        there, back = first, second
         mirrored = first != second
-        first, second = np.concatenate([there, back[mirrored]]), np.concatenate([back, there[mirrored]])
+        first, second = np.concatenate([first, second[mirrored]]), np.concatenate([second, first[mirrored]])
         found = None if found is None else np.concatenate([found, found[mirrored]])
     return arcs_of_pairs(first, second, ids, found, directed=directed, name=short_name(file))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.graph.building import check_count
-from mmsbgen.graph.graph import pack_pairs, read_only
+from mmsbgen.graph.graph import numbers_of_ranges, pack_pairs, read_only
 
 #: Places of arcs are 32-bit on the device.
 MOST_ARCS = 2**32 - 1
@@ -74,10 +74,7 @@ class Arcs:
 
     def out_of(self, vertices: NDArray[Any]) -> NDArray[np.int64]:
         """The places of the arcs out of some vertices ``[S]``, one vertex after another; as many as their degrees."""
-        counts = self.degrees[vertices]
-        before = self.offsets[vertices] - (np.cumsum(counts) - counts)
-        places: NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(before, counts)
-        return places
+        return numbers_of_ranges(self.offsets[vertices], self.degrees[vertices])
 
     def to_scipy(self) -> Any:
         """The graph as a ``scipy.sparse.csr_array`` float64 ``[N, N]``: entry (u, v) is the weight from u to v, or 1.

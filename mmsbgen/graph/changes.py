@@ -9,16 +9,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_word, plain, plural
-from mmsbgen.graph.graph import (
-    Graph,
-    Int64Array,
-    LoadReport,
-    UInt64Array,
-    link_keys,
-    links_of,
-    read_only,
-    unpack_pairs,
-)
+from mmsbgen.graph.graph import Graph, Int64Array, LoadReport, UInt64Array, link_keys, links_of, read_only, unpack_pairs
 from mmsbgen.graph.ids import number_integers, object_ids, ordered_ids
 from mmsbgen.graph.split import HeldOut, Split, draw_non_links, held_out, pair_places
 

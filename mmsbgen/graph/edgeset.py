@@ -32,14 +32,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.progress import Stage, stage
-from mmsbgen.graph.graph import MAX_VERTICES, Int64Array, UInt64Array, distinct_keys, pack_pairs, read_only
+from mmsbgen.graph.graph import Int64Array, UInt64Array, distinct_keys, pack_pairs, read_only
 
 #: Keys in one bucket.
 BUCKET_SLOTS = 4
@@ -55,6 +54,8 @@ _HALF = np.uint64(32)
 # need little memory, so they use a lower load.
 _LOAD, _SMALL_LOAD, _SMALL = 0.945, 0.8, 1000
 _MAX_ROUNDS = 1000
+#: Pairs of hash functions that are tried.
+_ATTEMPTS = 16
 _LOOKUP_CHUNK = 1 << 18
 
 
@@ -96,31 +97,23 @@ class EdgeSet:
     n_links: int
 
     @staticmethod
-    def build(pairs: ArrayLike, *, seed: int = 0, load: float | None = None, attempts: int = 16) -> EdgeSet:
-        """Build the set from integer ``pairs`` ``[H, 2]``, in any order and direction; repeated pairs count once.
+    def build(pairs: ArrayLike) -> EdgeSet:
+        """Build the set from ``pairs`` of different vertices, in any order and direction; repeated ones count once.
 
-        The same set of pairs with the same ``seed`` gives the same tables.
+        The same set of pairs gives the same tables.
 
         Args:
-            pairs: integers ``[H, 2]``.
-            seed: seed of the hash functions and of the placement, 0 or more.
-            load: maximum share of used slots, in (0, 1]; default 0.945 (0.8 below 1000 pairs).
-            attempts: number of seeds of the hash functions to try.
+            pairs: Integers ``[H, 2]``, from 0 to 2**32 - 2.
 
         Raises:
-            InputError: For a wrong shape or type, a self-pair, or a vertex outside ``[0, 2**32 - 2]``.
-            EdgeSetError: If all attempts fail, which requires a load above 0.97.
+            EdgeSetError: If no placement was found by several pairs of hash functions, which practically never happens.
         """
-        keys = _keys_of(pairs)
-        if load is None:
-            load = _LOAD if keys.size >= _SMALL else _SMALL_LOAD
-        if seed < 0:
-            raise InputError(f"seed {seed} of the edge set: it must be 0 or more")
-        if not 0 < load <= 1:
-            raise InputError(f"load {load} of the edge set: it must be above 0 and at most 1")
+        array = np.asarray(pairs).reshape(-1, 2)
+        keys = distinct_keys(pack_pairs(array.min(axis=1), array.max(axis=1)))
+        load = _LOAD if keys.size >= _SMALL else _SMALL_LOAD
         n_buckets = max(1, math.ceil(keys.size / (2 * BUCKET_SLOTS * load)))
-        for attempt in range(attempts):
-            rng = np.random.Generator(np.random.PCG64([seed, attempt]))
+        for attempt in range(_ATTEMPTS):
+            rng = np.random.Generator(np.random.PCG64([0, attempt]))
             seeds = rng.integers(0, 2**64, size=2, dtype=np.uint64)
             with stage(f"building the edge set of {keys.size} pairs", keys.size, "pairs") as told:
                 buckets = _place(keys, seeds, n_buckets, rng, told)
@@ -128,7 +121,7 @@ class EdgeSet:
                 return EdgeSet(read_only(buckets), np.uint32(n_buckets), read_only(seeds), int(keys.size))
         raise EdgeSetError(
             f"no placement of {keys.size} pairs in {2 * BUCKET_SLOTS * n_buckets} slots (load {load}) was found "
-            f"with {attempts} pairs of hash functions; lower the load (0.945 or less practically always succeeds)"
+            f"with {_ATTEMPTS} pairs of hash functions"
         )
 
     @property
@@ -137,50 +130,22 @@ class EdgeSet:
         return self.n_links / self.buckets.size
 
     def contains(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.bool_]:
-        """Whether the pairs of integer ``first`` and ``second`` (broadcastable shapes) are in the set.
+        """Whether the pairs of vertices ``first`` and ``second``, of broadcastable shapes, are in the set.
 
-        The order within a pair does not matter.  Self-pairs and numbers outside the range of vertices are never in the
-        set.  Returns bool of the broadcast shape (0-dimensional for two numbers).
-
-        Raises:
-            InputError: If the vertices are not integers.
+        The order within a pair does not matter.  Returns bool of the broadcast shape (0-dimensional for two numbers).
         """
         u, v = np.broadcast_arrays(np.asarray(first), np.asarray(second))
-        if u.size and not (u.dtype.kind in "iu" and v.dtype.kind in "iu"):
-            raise InputError(f"vertices are {u.dtype} and {v.dtype}; give integers, such as by .astype(np.int64)")
         found = np.empty(u.shape, dtype=np.bool_)
         flat_u, flat_v, flat = u.reshape(-1), v.reshape(-1), found.reshape(-1)
-        for begin in range(0, flat.size, _LOOKUP_CHUNK):
-            part = slice(begin, begin + _LOOKUP_CHUNK)
-            flat[part] = self._contains(flat_u[part], flat_v[part])
-        return found
-
-    def _contains(self, u: NDArray[Any], v: NDArray[Any]) -> NDArray[np.bool_]:
-        low, high = np.minimum(u, v), np.maximum(u, v)
-        possible = (low >= 0) & (high < MAX_VERTICES) & (low != high)
-        keys = pack_pairs(np.where(possible, low, 0), np.where(possible, high, 0))
         n_buckets = int(self.n_buckets)
-        table_0 = self.buckets[bucket_of(keys, self.seeds[0], n_buckets)]
-        table_1 = self.buckets[bucket_of(keys, self.seeds[1], n_buckets) + n_buckets]
-        column = keys[:, None]
-        found: NDArray[np.bool_] = ((table_0 == column) | (table_1 == column)).any(axis=1) & possible
+        for begin in range(0, flat.size, _LOOKUP_CHUNK):
+            a, b = (ends[begin : begin + _LOOKUP_CHUNK] for ends in (flat_u, flat_v))
+            keys = pack_pairs(np.minimum(a, b), np.maximum(a, b))
+            column = keys[:, None]
+            table_0 = self.buckets[bucket_of(keys, self.seeds[0], n_buckets)]
+            table_1 = self.buckets[bucket_of(keys, self.seeds[1], n_buckets) + n_buckets]
+            flat[begin : begin + _LOOKUP_CHUNK] = ((table_0 == column) | (table_1 == column)).any(axis=1)
         return found
-
-
-def _keys_of(pairs: ArrayLike) -> UInt64Array:
-    """Distinct keys of ``pairs``, ascending, independent of the input order."""
-    array = np.asarray(pairs)
-    if array.size == 0:
-        return np.empty(0, dtype=np.uint64)
-    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise InputError(f"pairs are {array.dtype} {array.shape}; give integers of shape (n, 2)")
-    low, high = array.min(axis=1), array.max(axis=1)
-    if low.min() < 0 or high.max() >= MAX_VERTICES:
-        wrong = low.min() if low.min() < 0 else high.max()
-        raise InputError(f"vertex {wrong} is outside 0 .. {MAX_VERTICES - 1}; number the vertices from 0")
-    if np.any(low == high):
-        raise InputError(f"the pair of vertex {low[low == high][0]} with itself cannot be a link; drop self-loops")
-    return distinct_keys(pack_pairs(low, high))
 
 
 def _place(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.id_text import canonical_text, plain, plural
-from mmsbgen.base.processes import Result, side_by_side
+from mmsbgen.base.processes import side_by_side
 
 Int64Array = NDArray[np.int64]
 UInt32Array = NDArray[np.uint32]
@@ -30,6 +30,8 @@ MAX_VERTICES = 2**32 - 1
 
 #: Links that a thread takes at a time.
 AT_A_TIME = 1 << 19
+#: Most ranges of vertices of an adjacency while it is made, and links of a range (a power of two).
+_RANGES, _RANGE_LINKS = 4096, 18
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFF_FFFF)
 
@@ -76,12 +78,6 @@ def numbers_of_ranges(begins: NDArray[Any], counts: NDArray[Any]) -> Int64Array:
     return np.repeat(begins - (ends - counts), counts) + np.arange(ends[-1] if ends.size else 0)
 
 
-def _in_threads(function: Callable[[int], Result], parts: Sequence[int]) -> Iterator[Result]:
-    """The results of ``function`` for ``parts``, in their order; at most four are in memory."""
-    for first in range(0, len(parts), 4):
-        yield from side_by_side(function, parts[first : first + 4])
-
-
 @dataclass(frozen=True, eq=False)
 class Adjacency:
     """Adjacency of an undirected graph in compressed sparse rows.
@@ -99,74 +95,65 @@ class Adjacency:
 
         The pairs at the places ``without``, ascending, are left out.
         """
-        from scipy.sparse import csr_array  # takes a tenth of a second
+        out = np.zeros(0, np.int64) if without is None else without
+        # The pairs are first put in order by ranges of v, then within each range: both by 16 bits, which are sorted by
+        # digits.  The order of u stays.
+        ranges = min(_RANGES, max(1, len(pairs) >> _RANGE_LINKS))
+        shift = min(16, max(0, max(n_vertices - 1, 1).bit_length() - ranges.bit_length()))
+        firsts = np.minimum(np.arange(0, n_vertices + (1 << shift), 1 << shift), n_vertices)
+        count = firsts.size - 1
 
-        # As many pairs as vertices at a time: for each part, all vertices are gone through.
-        step = max(AT_A_TIME, n_vertices)
-        number = np.int32 if step < 2**31 else np.int64
+        def part(begin: int, end: int) -> NDArray[Any]:
+            at = out[slice(*np.searchsorted(out, [begin, end]))]
+            return np.delete(pairs[begin:end], at - begin, axis=0) if at.size else pairs[begin:end]
 
-        def part(begin: int) -> NDArray[Any]:
-            found = pairs[begin : begin + step]
-            if without is None:
-                return found
-            at = without[slice(*np.searchsorted(without, [begin, begin + step]))]
-            return np.delete(found, at - begin, axis=0) if at.size else found
+        def counted(begin: int) -> NDArray[np.int32]:
+            """How many pairs of a part each range has."""
+            keys = pack_pairs(*pairs[max(0, begin - 1) : begin + AT_A_TIME].T)  # with the one before them
+            u, v = part(begin, begin + AT_A_TIME).T
+            if (keys[1:] <= keys[:-1]).any() or (u >= v).any():
+                raise ValueError("pairs u < v must be distinct and in lexicographic order")
+            return np.bincount(v >> v.dtype.type(shift), minlength=count).astype(np.int32)
 
-        def counted(begin: int) -> tuple[Int64Array, Int64Array, int, int]:
-            """Numbers of larger and of smaller neighbours in a part, and its first and last key."""
-            ends = part(begin)
-            keys = pack_pairs(ends[:, 0], ends[:, 1])
-            if (keys[1:] <= keys[:-1]).any() or (ends[:, 0] >= ends[:, 1]).any():
-                raise ValueError(unordered)
-            larger, smaller = (np.bincount(ends[:, side], minlength=n_vertices) for side in (0, 1))
-            return larger, smaller, *(map(int, keys[[0, -1]]) if keys.size else (-1, -1))
+        begins_of_parts = range(0, len(pairs), AT_A_TIME)
+        sizes = np.array([np.zeros(count, np.int32), *side_by_side(counted, begins_of_parts)])
+        # Where the pairs of each range begin, and those of each part in it.
+        of_ranges = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
+        starts = of_ranges[:-1] + np.cumsum(sizes, axis=0, dtype=np.int64)[:-1]
+        smaller, places = np.empty(of_ranges[-1], np.uint32), np.empty(of_ranges[-1], np.uint16)
 
-        def turned(begin: int) -> tuple[int, NDArray[Any], NDArray[Any], Any]:
-            """The first vertex of a part, the sizes of its rows, their larger ends, and the smaller ones by column."""
-            ends = part(begin)
-            first = int(ends[0, 0]) if len(ends) else 0
-            counts = np.bincount(ends[:, 0] - ends.dtype.type(first))
-            begins, larger = np.concatenate([[0], np.cumsum(counts)]).astype(number), ends[:, 1].astype(number)
-            # By columns, that is for each larger vertex, the smaller ones ascend.
-            by_row = csr_array((np.ones(len(ends), np.int8), larger, begins), (counts.size, n_vertices))
-            return first, counts, larger, by_row.tocsc()
+        def scatter(number: int) -> None:
+            """Writes the smaller ends of a part by the range of the larger one, and the larger one's place there."""
+            u, v = part(begins_of_parts[number], begins_of_parts[number] + AT_A_TIME).T
+            order = np.argsort((v >> v.dtype.type(shift)).astype(np.uint16), kind="stable")
+            to = numbers_of_ranges(starts[number], sizes[number + 1])
+            smaller[to] = u[order]
+            places[to] = (v & v.dtype.type((1 << shift) - 1))[order]
 
-        unordered, before = "pairs u < v must be distinct and in lexicographic order", -1
-        degrees, smaller = np.zeros(n_vertices, np.int64), np.zeros(n_vertices, np.int64)
-        begins = range(0, len(pairs), step)
-        for more, less, first_key, last_key in _in_threads(counted, begins):
-            if last_key < 0:
-                continue
-            if first_key <= before:
-                raise ValueError(unordered)
-            before, degrees, smaller = last_key, degrees + more, smaller + less
-        degrees += smaller
-        offsets = np.concatenate([[0], np.cumsum(degrees)])
-        neighbours = np.empty(int(offsets[-1]), np.uint32)
-        # Where the next smaller neighbour and the next larger one of each vertex go.
-        low, high = offsets[:-1].copy(), offsets[:-1] + smaller
-        del degrees, smaller
-        for first, counts, larger, columns in _in_threads(turned, begins):
-            rows = slice(first, first + counts.size)
-            neighbours[numbers_of_ranges(high[rows], counts)] = larger
-            high[rows] += counts
-            counts = np.diff(columns.indptr)
-            neighbours[numbers_of_ranges(low, counts)] = columns.indices + number(first)
-            low += counts
-        return Adjacency(read_only(offsets), read_only(neighbours))
+        for _ in side_by_side(scatter, range(len(begins_of_parts))):
+            pass
+        # The pairs of each range by u, without those left out.
+        ends = np.searchsorted(pairs[:, 0], firsts.astype(pairs.dtype))
+        larger = np.diff(ends) - np.diff(np.searchsorted(out, ends))
+        begins = of_ranges + np.concatenate([[0], np.cumsum(larger)])
+        neighbours = np.empty(int(begins[-1]), np.uint32)
 
-    def links(self) -> UInt32Array:
-        """The links ``[E, 2]`` uint32, ``u < v``, in lexicographic order; a new array at each call."""
-        found, end = np.empty((self.neighbours.size // 2, 2), np.uint32), 0
-        step = max(1, AT_A_TIME * self.n_vertices // max(1, self.neighbours.size))
-        for first in range(0, self.n_vertices, step):
-            offsets = self.offsets[first : first + step + 1]
-            rows = np.repeat(np.arange(first, first + offsets.size - 1), np.diff(offsets))
-            ends = self.neighbours[offsets[0] : offsets[-1]]
-            larger = np.flatnonzero(ends > rows)
-            found[end : end + larger.size, 0], found[end : end + larger.size, 1] = rows[larger], ends[larger]
-            end += larger.size
-        return found
+        def rows_of(number: int) -> Int64Array:
+            """The degrees of the vertices of a range, whose rows it writes."""
+            n, here = int(firsts[number + 1] - firsts[number]), slice(*of_ranges[number : number + 2])
+            place = places[here]
+            first, second = part(*ends[number : number + 2]).T
+            counts = np.stack(
+                [np.bincount(place, minlength=n), np.bincount(first - firsts[number], minlength=n)], axis=1
+            )
+            rows = neighbours[begins[number] : begins[number + 1]]
+            is_smaller = np.repeat(np.tile([True, False], n), counts.ravel())
+            rows[is_smaller], rows[~is_smaller] = smaller[here][np.argsort(place, kind="stable")], second
+            found: Int64Array = counts.sum(axis=1)
+            return found
+
+        degrees = np.concatenate([out[:0], *side_by_side(rows_of, range(count))])
+        return Adjacency(read_only(np.concatenate([[0], np.cumsum(degrees)])), read_only(neighbours))
 
     def __repr__(self) -> str:
         return (
@@ -234,8 +221,12 @@ class LoadReport:
 def count_isolated(links: NDArray[Any], n_vertices: int) -> int:
     """The number of vertices that have none of the ``links`` ``[E, 2]``."""
     linked = np.zeros(n_vertices, dtype=np.bool_)
-    for begin in range(0, len(links), AT_A_TIME):
-        linked[links[begin : begin + AT_A_TIME]] = True
+
+    def mark(begin: int) -> None:
+        linked[links[begin : begin + AT_A_TIME]] = True  # threads may write the same value to one place
+
+    for _ in side_by_side(mark, range(0, len(links), AT_A_TIME)):
+        pass
     return n_vertices - int(np.count_nonzero(linked))
 
 

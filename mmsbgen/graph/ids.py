@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.atomic_files import ArchiveWriter
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.graph.graph import AT_A_TIME, Int64Array
 
 _INT64 = range(-(2**63), 2**63)
@@ -186,9 +187,12 @@ def number_integers(values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
         if low:
             values -= values.dtype.type(low)
         seen = np.zeros(high - low + 1, dtype=np.bool_)
-        # Index arrays of other types than int64 are converted, in parts to save memory.
-        for begin in range(0, values.size, AT_A_TIME):
-            seen[values[begin : begin + AT_A_TIME]] = True
+
+        def see(begin: int) -> None:
+            seen[values[begin : begin + AT_A_TIME]] = True  # threads may write the same value to one place
+
+        for _ in side_by_side(see, range(0, values.size, AT_A_TIME)):
+            pass
         distinct = np.flatnonzero(seen)
         if distinct.size < seen.size:
             renumber(values, distinct, seen.size)
@@ -207,8 +211,12 @@ def renumber(values: NDArray[Any], distinct: Int64Array, size: int) -> None:
     """Replace each of ``values`` ``[L]``, whole numbers below ``size``, by its index in ``distinct`` ``[N]``."""
     place = np.empty(size, dtype=np.uint32)
     place[distinct] = np.arange(distinct.size, dtype=np.uint32)
-    for begin in range(0, values.size, AT_A_TIME):
+
+    def replace(begin: int) -> None:
         values[begin : begin + AT_A_TIME] = place[values[begin : begin + AT_A_TIME]]
+
+    for _ in side_by_side(replace, range(0, values.size, AT_A_TIME)):
+        pass
 
 
 def in_order(values: NDArray[Any]) -> tuple[Int64Array, Int64Array]:

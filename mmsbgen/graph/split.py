@@ -8,7 +8,7 @@ adjacency.  Training uses no held-out pair in a mini-batch or as a partner.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.progress import stage
 from mmsbgen.graph.graph import (
     AT_A_TIME,
@@ -87,13 +88,32 @@ class Split:
     @property
     def training_links(self) -> UInt32Array:
         """The training links, uint32 ``[E_tr, 2]``, ``u < v``, lexicographic; made anew, to save memory."""
-        return self.training_adjacency.links()
+        return _without(self.graph.links, self._held_places)
+
+    def training_parts(self, size: int = AT_A_TIME) -> Iterator[UInt32Array]:
+        """The training links in parts, each of up to ``size`` links of the graph."""
+        for begin in range(0, self.graph.n_links, size):
+            part, held = self.graph.links[begin : begin + size], self._held_places
+            at = held[slice(*np.searchsorted(held, [begin, begin + size]))]
+            yield _without(part, at - begin)
+
+    def some_training_links(self, most: int, rng: np.random.Generator) -> UInt32Array:
+        """``most`` of the training links, drawn at random, or all if there are no more, ``[L, 2]``."""
+        if self.n_training_links <= most:
+            return self.training_links
+        drawn = rng.choice(self.n_training_links, most, replace=False)
+        return self.graph.links[_skipping(drawn, self._held_places)]
 
     @cached_property
     def training_adjacency(self) -> Adjacency:
         """Adjacency of the training links. Vertices with links in the graph may be isolated here."""
+        return Adjacency.from_pairs(self.graph.links, self.graph.n_vertices, self._held_places)
+
+    @cached_property
+    def _held_places(self) -> Int64Array:
+        """The places ``[P]`` of the held-out links among the graph's links, ascending."""
         held = np.concatenate([part.pairs[part.labels] for part in (self.validation, self.test)])
-        return Adjacency.from_pairs(self.graph.links, self.graph.n_vertices, places_of(self.graph.links, held))
+        return places_of(self.graph.links, held)
 
     @cached_property
     def unlinked(self) -> Int64Array:
@@ -215,13 +235,23 @@ def places_of(links: UInt32Array, pairs: NDArray[Any]) -> Int64Array:
 
     ``pairs`` ``[Q, 2]`` have ``u < v``.
     """
-    wanted, found = np.sort(pack_pairs(pairs[:, 0], pairs[:, 1])), [np.zeros(0, np.int64)]
-    for begin in range(0, len(links) if wanted.size else 0, AT_A_TIME):
+    wanted = np.sort(pack_pairs(pairs[:, 0], pairs[:, 1]))
+
+    def of(begin: int) -> Int64Array:
         keys = pack_pairs(*links[begin : begin + AT_A_TIME].T)
         near = wanted[slice(*np.searchsorted(wanted, keys[[0, -1]] + np.array([0, 1], np.uint64)))]
         at = np.searchsorted(keys, near)
-        found.append(begin + at[keys[at] == near])
-    return np.concatenate(found)
+        found: Int64Array = begin + at[keys[at] == near]
+        return found
+
+    parts = range(0, len(links) if wanted.size else 0, AT_A_TIME)
+    return np.concatenate([np.zeros(0, np.int64), *side_by_side(of, parts)])
+
+
+def _without(links: UInt32Array, places: Int64Array) -> UInt32Array:
+    """``links`` ``[E, 2]``, contiguous, without those at ``places``."""
+    # As numbers of 64 bits, which are copied far faster than pairs.
+    return np.delete(links.view(np.uint64), places).view(np.uint32).reshape(-1, 2)
 
 
 def held_out(links: NDArray[Any], non_links: NDArray[Any]) -> HeldOut:
@@ -283,12 +313,17 @@ def _skipping(
     order = np.argsort(ranks)
     ascending = ranks[order]
     before = np.zeros(ranks.size, dtype=np.int64)
-    for begin in range(0, len(taken) if ranks.size else 0, AT_A_TIME):
+
+    def counted(begin: int) -> tuple[int, int, Int64Array]:
+        """The first rank above a number of a part, how many numbers it has, and how many are below the next ranks."""
         free = numbers(taken[begin : begin + AT_A_TIME])
         free = free - np.arange(begin, begin + free.size)
         low, high = np.searchsorted(ascending, free[[0, -1]])
-        before[low:high] += np.searchsorted(free, ascending[low:high], side="right")
-        before[high:] += free.size
+        return int(low), free.size, np.searchsorted(free, ascending[low:high], side="right")
+
+    for low, size, below in side_by_side(counted, range(0, len(taken) if ranks.size else 0, AT_A_TIME)):
+        before[low : low + below.size] += below
+        before[low + below.size :] += size
     found = np.empty_like(ranks)
     found[order] = ascending + before
     return found

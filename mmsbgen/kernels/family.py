@@ -257,7 +257,6 @@ class KernelSpec:
     variables: Callable[[Problem, Config, Traits], dict[str, Any]]
     launch: Callable[[Problem, Config, int, Traits], Launch]
     traffic: Callable[[Problem], int]
-    flops: Callable[[Problem], int]
     workload: Callable[[Problem, int], Workload]
     check_problem: Callable[[Problem], Problem]
     modes: tuple[str, ...] = ()

@@ -88,6 +88,15 @@ class Launches:
         """Overwrite the first rows of an argument's array."""
         self._device.write(self._values[name], array)
 
+    def room(self, name: str, rows: int, dtype: Any) -> None:
+        """Make sure that there is an array ``name`` of at least so many rows, of any content.
+
+        It stays with the caller's arguments for the next call.
+        """
+        array = self._values.get(name)
+        if array is None or array.shape[0] < rows:
+            self._values[name] = self._device.alloc(rows, dtype)
+
     def swap(self, one: str, other: str) -> None:
         """Exchange the arrays of two arguments, for launches that follow and for the caller.
 

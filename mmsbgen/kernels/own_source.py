@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.kernels.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Role, Workload
 from mmsbgen.kernels.problem import Parameter, Problem, Value
 from mmsbgen.kernels.render import OWN
-from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+from mmsbgen.kernels.space import Axis, Config, Constraint, Reads, Space, Traits
 
 __all__ = ["own_kernel"]
 
@@ -157,7 +157,6 @@ def own_kernel(
         variables=variables,
         launch=lambda problem, config, count, traits: launch(_both(config, problem)),
         traffic=lambda problem: int(traffic(problem)),
-        flops=lambda problem: 0,
         workload=workload,
         check_problem=check_problem,
         dialects=tuple(texts),
@@ -198,7 +197,7 @@ def _declared(
             raise InputError(
                 f"{name}: the argument {each} is a {type(value).__name__}: make it a NumPy array or scalar"
             )
-    read = _Reads(given)
+    read = _Arguments(given)
     right = answer(read)
     for each, value in right.items():
         if not isinstance(given.get(each), np.ndarray) or np.shape(value) != given[each].shape:
@@ -221,23 +220,12 @@ def _declared(
     )
 
 
-class _Reads(Mapping[str, Any]):
-    """Arguments, the floating-point ones as float64, that records which of them were read."""
-
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._given = given
-        self.names: set[str] = set()
+class _Arguments(Reads):
+    """Arguments as the answer gets them: floating-point numbers in float64."""
 
     def __getitem__(self, name: str) -> Any:
-        value = self._given[name]
-        self.names.add(name)
+        value = super().__getitem__(name)
         return value.astype(np.float64) if value.dtype.kind == "f" else value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
 
 
 def _expected(
@@ -245,7 +233,7 @@ def _expected(
 ) -> dict[str, Expected]:
     """The reference values of all outputs by name."""
     found = {}
-    for name, value in answer(_Reads(given)).items():
+    for name, value in answer(_Arguments(given)).items():
         most = float(np.max(np.abs(value), initial=0.0)) if given[name].dtype.kind == "f" else 0.0
         if not np.isfinite(most):
             raise InputError(f"the answer has {name} with {most}: give arguments for which it is finite")

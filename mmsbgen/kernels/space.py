@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mmsbgen.base.errors import ConfigError
 from mmsbgen.kernels.problem import Problem, Value
@@ -170,7 +171,7 @@ class _Answers:
         return self._new(config) if known is None else known
 
     def _new(self, config: Config) -> _Answer:
-        reads = _Reads(config)
+        reads = Reads(config)
         reason = self._check(reads, *self._given)
         names, last = list(reads.names), None
         place = self._first
@@ -188,23 +189,23 @@ class _Answers:
         return answer
 
 
-class _Reads(Mapping[str, Value]):
-    """A configuration that records which axes were read, in order."""
+class Reads(Mapping[str, Any]):
+    """Values by name, such as a configuration, that record which were read, in order."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
         self.names: dict[str, None] = {}
 
-    def __getitem__(self, name: str) -> Value:
-        value = self._config[name]
+    def __getitem__(self, name: str) -> Any:
+        value = self._given[name]
         self.names[name] = None
         return value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._config)
+        return iter(self._given)
 
     def __len__(self) -> int:
-        return len(self._config)
+        return len(self._given)
 
 
 def describe(config: Config) -> str:

@@ -9,14 +9,10 @@ from mmsbgen.report.page import HtmlPage, Section, Table, Tile
 from mmsbgen.report.style import COLOURS, MUTED, Picture, drawing, panels
 
 
+@drawing()
 def factorisation_page(file: Path) -> HtmlPage:
     """The page of the model in ``file``; raises :class:`InputError` if it is none."""
     fitted = load_model(file)
-    with drawing():
-        return _page(file, fitted)
-
-
-def _page(file: Path, fitted: MatrixFactorization | ALS) -> HtmlPage:
     model, counts = fitted.model_, fitted.model_.implicit
     best = fitted.history_[fitted.n_iter_ - 1]
     tiles = [

@@ -33,12 +33,15 @@ def communities_of(cover: Sequence[Collection[Any]], what: str) -> list[set[str]
 
 def incidence(members: Sequence[Ints], n_vertices: int) -> Any:
     """The incidence matrix of zeros and ones ``[N, C]``, int64, in CSR format, of sets of vertex numbers."""
-    from scipy import sparse
-
     vertices = np.concatenate([np.zeros(0, np.int64), *members])
     communities = np.repeat(np.arange(len(members)), [len(one) for one in members])
-    ones = np.ones(vertices.size, np.int64)
-    return sparse.csr_array((ones, (vertices, communities)), shape=(n_vertices, len(members)))
+    return _matrix(vertices, communities, (n_vertices, len(members)))
+
+
+def _matrix(vertices: Ints, communities: Ints, shape: tuple[int, int]) -> Any:
+    from scipy import sparse
+
+    return sparse.csr_array((np.ones(vertices.size, np.int64), (vertices, communities)), shape=shape)
 
 
 def shared_members(members: Sequence[Ints], n_vertices: int) -> Ints:
@@ -94,7 +97,4 @@ class MemberPairs:
 
     def matrix(self) -> Any:
         """The incidence matrix of zeros and ones ``[N, K]``, int64, in CSR format."""
-        from scipy import sparse
-
-        shape = (self.n_vertices, self.n_communities)
-        return sparse.csr_array((np.ones(self.vertex.size, np.int64), (self.vertex, self.community)), shape=shape)
+        return _matrix(self.vertex, self.community, (self.n_vertices, self.n_communities))

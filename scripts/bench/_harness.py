@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,12 +153,9 @@ class Placed:
         turn = number % (len(self.rotations) + 1)
         return self.arguments if turn == 0 else self.arguments | self.rotations[turn - 1]
 
-    def run(self, bound: BoundKernel, number: int, count: int | None = None) -> float:
+    def run(self, bound: BoundKernel, number: int) -> float:
         """Launch once and return the seconds on the device's clock."""
-        values, units = self.values(number), self.count if count is None else count
-        if count is not None and "n_vertices" in values:
-            values = values | {"n_vertices": np.uint32(count)}
-        return bound.launch(units, values).seconds()
+        return bound.launch(self.count, self.values(number)).seconds()
 
     def launcher(self, bound: BoundKernel) -> Callable[[int], Event]:
         """Launches a kernel with the arguments of a round, which are put together here and not at each launch."""
@@ -224,6 +223,12 @@ def chosen_devices(names: Sequence[str] | None) -> list[DeviceInfo]:
     if not found:
         raise SystemExit("no OpenCL CPU device here; name one with --device\n" + "\n".join(hints))
     return found
+
+
+def in_processes(run: Callable[[Any], Any], jobs: Iterable[Any], processes: int) -> Iterator[Any]:
+    """The results of ``run`` for ``jobs``, in their order, so many at a time in processes of their own."""
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(run, jobs)
 
 
 def progress(text: str) -> None:

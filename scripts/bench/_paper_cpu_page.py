@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _harness import Sample
-from _report import Report
+from _report import Report, save_svg
 from baseline import Baseline
+
+from mmsbgen.report import style
 
 WIDTHS = (1, 2, 4, 8, 16)
 FASTER_ARITHMETIC = ("-O3", "-march=native", "-ffast-math")
@@ -47,35 +49,21 @@ def per_thousand(stage: Stage, interval: int) -> float:
 
 def figure(path: Path, speedups: dict[str, dict[str, list[float]]], title: str) -> None:
     """Speed-up over the baseline by vector width, as the paper's figure 2."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    matplotlib.rcParams["svg.hashsalt"] = "mmsbgen"
-    colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # told apart by colour-blind readers (Okabe and Ito)
-    markers = ("o", "s", "^", "D")
-    plot, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    for number, (device, lines) in enumerate(speedups.items()):
-        for style, (what, values) in zip(("-", "--"), lines.items(), strict=True):
-            axes.plot(
-                range(len(WIDTHS)),
-                values,
-                style,
-                marker=markers[number % 4],
-                color=colours[number % 4],
-                label=f"{device}, {what}",
-            )
-    axes.set_xticks(range(len(WIDTHS)), [str(width) for width in WIDTHS])
-    axes.set_xlabel("vector width (elements)")
-    axes.set_ylabel("speed-up over one thread of plain C (times)")
-    axes.set_ylim(bottom=0)
-    axes.set_title(title, fontsize=10)
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=8)
+    with style.drawing():
+        plot, axes = style.single(6.4, 4.0)
+        for number, (device, lines) in enumerate(speedups.items()):
+            look = {"color": style.colour(number), "marker": style.marker(number)}
+            for line, (what, values) in zip(("-", "--"), lines.items(), strict=True):
+                axes.plot(range(len(WIDTHS)), values, line, label=f"{device}, {what}", **look)
+        axes.set_xticks(range(len(WIDTHS)), [str(width) for width in WIDTHS])
+        axes.set_xlabel("vector width (elements)")
+        axes.set_ylabel("speed-up over one thread of plain C (times)")
+        axes.set_ylim(bottom=0)
+        axes.set_title(title)
+        axes.grid(axis="y")
+        plot.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     path.parent.mkdir(parents=True, exist_ok=True)
-    plot.savefig(path, metadata={"Date": None})
-    plt.close(plot)
+    save_svg(plot, path)
 
 
 Results = dict[str, dict[str, dict[str, Sample]]]

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _link_scores import NEIGHBOURS, adjacency
 
-from mmsbgen.graph import Graph, HeldOut, Split, load_edge_list
+from mmsbgen.graph import Graph, Split, load_edge_list
 from mmsbgen.sampler.chain.chain_problem import drawn_split
 from mmsbgen.sampler.diagnostics.held_out import auc
 from mmsbgen.sampler.options.options import Options
@@ -126,7 +127,6 @@ OWN: dict[str, Callable[[int], list[str]]] = {
 }
 #: The sets that mmsbgen's chains may start from, as covers, before any sweep.
 START_COVERS = {"start-communities": "communities", "start-ego": "ego"}
-SVINET = "svinet"
 #: One community of every vertex: what measures give to a cover that says nothing.
 ONE = "one"
 #: Scores of pairs by their common neighbours in the training links; they rank held-out pairs, not vertices.
@@ -138,7 +138,6 @@ TITLES = {
     CHOSEN_K: "mmsbgen, defaults",
     "start-communities": "mmsbgen's start from Leiden's communities, before any sweep",
     "start-ego": "mmsbgen's start from ego nets, before any sweep",
-    SVINET: "svinet -link-sampling (communities.txt, K given)",
     ONE: "one community with every vertex",
     COMMON: "common neighbours",
     ADAMIC_ADAR: "Adamic-Adar",
@@ -183,23 +182,6 @@ def run_method(name: str, graph: Graph, k: int, seed: int) -> tuple[list[list[in
     return [[int(vertices[member]) for member in one] for one in tidy_cover(found)], seconds
 
 
-def run_svinet(binary: Path, graph: Graph, k: int, seed: int, folder: Path, limit: float) -> list[list[int]]:
-    """Communities that svinet writes into a folder of its own under ``folder``.
-
-    Raises TimeoutExpired after ``limit`` seconds, and RuntimeError when it leaves no communities.
-    """
-    vertices, links = with_links(graph)
-    (folder / "links.txt").write_text("".join(f"{u}\t{v}\n" for u, v in links.tolist()))
-    # Seed 0 is what svinet takes for none.
-    words = ["-file", "links.txt", "-n", len(vertices), "-k", k, "-link-sampling", "-seed", seed + 1]
-    done = run_limited([str(binary.resolve()), *map(str, words)], limit, folder)
-    written = sorted(folder.glob("n*-linksampling/communities.txt"))
-    if not written:
-        raise RuntimeError(f"svinet wrote no communities (exit code {done.returncode}): {done.stderr[-300:]}")
-    lines = written[0].read_text().splitlines()
-    return tidy_cover([[int(vertices[int(word)]) for word in line.split()] for line in lines])
-
-
 def run_limited(command: Sequence[str], limit: float, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command in ``folder``; after ``limit`` seconds its group is killed, and TimeoutExpired raised."""
     with (folder / "stdout.txt").open("w+") as out, (folder / "stderr.txt").open("w+") as err:
@@ -232,15 +214,9 @@ def neighbour_auc(name: str, graph: Graph, shares: tuple[float, float], seed: in
     The pairs are those of mmsbgen's run with these ``shares`` for either.
     """
     parts = split_of_run(graph, seed, *shares)
-    rows = parts.training_adjacency
-    weights = np.ones(graph.n_vertices) if name == COMMON else 1 / np.log(np.maximum(rows.degrees, 2))
-
-    def ranked(pairs: HeldOut) -> float:
-        ends = pairs.pairs.tolist()
-        common = [np.intersect1d(rows.row(u), rows.row(v), assume_unique=True) for u, v in ends]
-        return auc(np.array([float(weights[both].sum()) for both in common]), pairs.labels)
-
-    return ranked(parts.validation), ranked(parts.test)
+    rows = adjacency(graph.n_vertices, parts.training_links)
+    known, test = (auc(NEIGHBOURS[name](rows, held.pairs), held.labels) for held in (parts.validation, parts.test))
+    return known, test
 
 
 def main() -> None:

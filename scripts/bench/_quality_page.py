@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from _quality_graphs import COVERS_INTRO, GRAPHS, INTRO, LIMITS, QUOTED, QUOTED_AUC, STARTS_INTRO
-from _quality_methods import FROM_RANDOM, MMSBGEN, ONE, START_COVERS, SVINET, TITLES
+from _quality_methods import FROM_RANDOM, MMSBGEN, ONE, START_COVERS, TITLES
 from _quality_more import more
 from _report import markdown_table
 
@@ -74,11 +74,10 @@ def result(runs: Sequence[Run]) -> Result | str:
 
 
 def results(graph: str, runs: Sequence[Run]) -> dict[str, Result | str]:
-    """The result of every method on a graph, by its title; rows of an earlier measurement stand in for svinet."""
+    """The result of every method on a graph, by its title; for svinet rows of an earlier measurement."""
     found = {TITLES[one]: result([run for run in runs if run["method"] == one]) for one in compared(runs)}
-    if not finished(runs, SVINET):
-        for title, row in zip(_QUOTED_TITLES, QUOTED.get(graph, ()), strict=False):
-            found[title] = Result(row[4], row[5], row[7], row[8], row[9], quoted=True)
+    for title, row in zip(_QUOTED_TITLES, QUOTED.get(graph, ()), strict=False):
+        found[title] = Result(row[4], row[5], row[7], row[8], row[9], quoted=True)
     return found
 
 

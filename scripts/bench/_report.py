@@ -87,25 +87,13 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> lis
 
 
 def save_svg(figure: Any, path: Path) -> None:
-    """Write a figure that was drawn within :func:`mmsbgen.report.style.drawing`, and ``-narrow.svg`` for telephones.
-
-    The same figure gives the same bytes.
-    """
+    """Write a figure that was drawn within :func:`mmsbgen.report.style.drawing`; the same one gives the same bytes."""
     import matplotlib
-    from _narrow import stacked
 
     from mmsbgen.report.style import drawing
 
     with drawing(), matplotlib.rc_context({"svg.hashsalt": path.stem}):
         figure.savefig(path, metadata={"Date": None})
-        with stacked(figure):
-            figure.savefig(path.with_stem(f"{path.stem}-narrow"), metadata={"Date": None})
-
-
-def shown_svg(alt: str, name: str) -> str:
-    """The text of a page that shows what :func:`save_svg` wrote as the file ``name``."""
-    narrow = f'<source media="(max-width: 40em)" srcset="{Path(name).stem}-narrow.svg">'
-    return f'<picture>{narrow}<img alt="{alt}" src="{name}"></picture>'
 
 
 def environment() -> dict[str, Any]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import scipy.sparse
 from _harness import chosen_devices, parser, progress
 from _lfr import lfr
-from _report import Report, save_svg, shown_svg
+from _report import Report, save_svg
 
 from mmsbgen.detection.detect import detect
 from mmsbgen.graph import load_edge_list
@@ -173,7 +173,7 @@ def told(report: Report, rows: list[dict[str, Any]]) -> None:
     )
     report.table(head, lines)
     report.text(
-        shown_svg("Share of linked pairs over mean probability, before and after; see the table", "calibration.svg"),
+        "![Share of linked pairs over mean probability, before and after; see the table](calibration.svg)",
         "",
         "The diagrams show seed 0, in the same ten groups.",
     )

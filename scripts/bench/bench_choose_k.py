@@ -7,18 +7,16 @@ Graphs are those of Lancichinetti and Fortunato with overlapping communities, an
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import igraph
 import numpy as np
-from _harness import chosen_devices, parser, progress
+from _harness import chosen_devices, in_processes, parser, progress
 from _lfr import lfr
 from _report import Report
 
@@ -137,10 +135,9 @@ def main() -> None:
     )
     report.devices.append(device)
     rows = []
-    with ProcessPoolExecutor(given.processes, multiprocessing.get_context("spawn")) as pool:
-        for row in pool.map(run, jobs(given, device.spec)):
-            progress(f"{row['graph']} {row['multiple'] or 'auto'} {row['onmi']:.3f} {row['seconds']:.1f} s")
-            rows.append(row)
+    for row in in_processes(run, jobs(given, device.spec), given.processes):
+        progress(f"{row['graph']} {row['multiple'] or 'auto'} {row['onmi']:.3f} {row['seconds']:.1f} s")
+        rows.append(row)
     told(report, rows)
     report.data["runs"] = rows
     report.write("choose-k", given.output)

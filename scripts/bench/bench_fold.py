@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 import numpy as np
-from bench_graph_loops import graph_of
+from _bench_graphs import graph_of
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.families.graph import GRAPH, declared_kernel, inputs

@@ -15,73 +15,22 @@ import argparse
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _bench_graphs import graph_of
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.graph import GRAPH, inputs
 from mmsbgen.families.graph.generated import features
 from mmsbgen.families.graph.ranks.tiles import arranged
-from mmsbgen.graph import Arcs, as_arcs
+from mmsbgen.graph import Arcs
 from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
 from mmsbgen.kernels.space import Config, describe
 
 RESULTS = {"bfs": "level", "sssp": "dist", "cores": "core", "pagerank": "rank", "components": "label"}
 RANK_ROUNDS = 20
-
-
-def rmat(scale: int) -> Arcs:
-    """Graph500's generator, symmetric, without loops and parallel links."""
-    rng, links = np.random.default_rng(scale), 16 << scale
-    first, second = np.zeros(links, np.int64), np.zeros(links, np.int64)
-    for bit in range(scale):
-        one = rng.random(links, np.float32)
-        first |= (one >= 0.76).astype(np.int64) << bit
-        second |= (((one >= 0.57) & (one < 0.76)) | (one >= 0.95)).astype(np.int64) << bit
-    numbers = rng.permutation(1 << scale)
-    return symmetric(numbers[first], numbers[second], 1 << scale)
-
-
-def symmetric(first: Any, second: Any, n: int) -> Arcs:
-    """Every link in both directions, once."""
-    keep = first != second
-    first, second = first[keep], second[keep]
-    pairs = np.unique(np.concatenate([first * n + second, second * n + first]))
-    offsets = np.searchsorted(pairs, np.arange(n + 1, dtype=np.int64) * n).astype(np.uint32)
-    return Arcs(offsets, (pairs % n).astype(np.uint32), np.arange(n))
-
-
-def grid(side: int) -> Arcs:
-    """A square of vertices, each linked with its four neighbours."""
-    at = np.arange(side * side, dtype=np.int64).reshape(side, side)
-    first = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
-    return symmetric(first, np.concatenate([at[:, 1:].ravel(), at[1:].ravel()]), side * side)
-
-
-def path(n: int) -> Arcs:
-    """Vertices in a row."""
-    degree = np.full(n, 2, np.int64)
-    degree[[0, -1]] = 1
-    offsets = np.concatenate([[0], np.cumsum(degree)])
-    targets = np.empty(2 * n - 2, np.uint32)
-    every = np.arange(n - 1)
-    targets[offsets[:-2] + (every > 0)] = every + 1
-    targets[offsets[1:-1]] = every
-    return Arcs(offsets.astype(np.uint32), targets, np.arange(n))
-
-
-def graph_of(text: str) -> Arcs:
-    """The graph that an option names."""
-    kind, _, size = text.partition(":")
-    if size and kind in ("rmat", "grid", "path"):
-        return {"rmat": rmat, "grid": grid, "path": path}[kind](int(size))
-    if text.endswith(".npz"):
-        held = np.load(text)
-        return Arcs(held["offsets"], held["targets"], np.arange(held["offsets"].size - 1))
-    return as_arcs(Path(text))
 
 
 def weights_of(arcs: Arcs, real: Any) -> Any:
@@ -105,9 +54,10 @@ def state_of(name: str, arcs: Arcs, source: int, real: Any) -> dict[str, Any]:
 
 
 def changed(default: Config, text: str) -> dict[str, Any]:
-    """The default with values of axes as ``--with`` names them."""
+    """The default with values of axes as ``--with`` names them, of which kernels take those that they have."""
     given = dict(each.split("=") for each in text.split(","))
-    return dict(default) | {name: int(value) if value.isdigit() else value for name, value in given.items()}
+    found = {name: int(value) if value.isdigit() else value for name, value in given.items()}
+    return dict(default) | {name: value for name, value in found.items() if name in default}
 
 
 def variants(name: str, problem: Any, traits: Any, vary: bool, those: list[str]) -> list[Config]:

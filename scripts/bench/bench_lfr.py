@@ -34,7 +34,7 @@ from _kept import (
 from _lfr import lfr
 from _quality_graphs import Case
 from _quality_methods import CHOSEN_K, MMSBGEN, OWN
-from _report import REPORTS, ROOT, markdown_table, save_svg, shown_svg
+from _report import REPORTS, ROOT, markdown_table, save_svg
 from bench_quality import run
 
 from mmsbgen.report import style
@@ -183,7 +183,7 @@ def page(runs: Sequence[Run], facts: Sequence[str], svg: str) -> str:
         "ONMI is the mean over the 18 kinds of graphs. `spread` is the standard deviation between graphs of a kind.",
         "",
     ]
-    lines += [*summary(runs), "", shown_svg("ONMI by memberships, mixing and kind of graph; see the tables", svg), ""]
+    lines += [*summary(runs), "", f"![ONMI by memberships, mixing and kind of graph; see the tables]({svg})", ""]
     lines += ["The best value of a row is bold below. A dash means: not run, or no result within the limit."]
     for family, about in families_of(runs).items():
         low, high = about.sizes

@@ -49,7 +49,7 @@ from _link_scores import (
     near_non_links,
 )
 from _quality_methods import run_limited
-from _report import REPORTS, ROOT, markdown_table, save_svg, shown_svg
+from _report import REPORTS, ROOT, markdown_table, save_svg
 
 from mmsbgen.export.run_folder import read_folder
 from mmsbgen.report import style
@@ -227,7 +227,7 @@ def picture(runs: Mapping[tuple[str, str], Run], graphs: Mapping[str, Any], path
 def page(runs: Mapping[tuple[str, str], Run], graphs: Mapping[str, Any], facts: Sequence[str], svg: str) -> str:
     """The page."""
     lines = ["# Hidden links", "", INTRO, "", "The best value of a row is bold.", "", *table(runs, graphs), ""]
-    lines += [shown_svg("AUC of every method on every graph against either kind of non-links; see the table", svg), ""]
+    lines += [f"![AUC of every method on every graph against either kind of non-links; see the table]({svg})", ""]
     lines += ["## Graphs", "", "Percentages are shares of the hidden links.", "", *graph_table(runs, graphs), ""]
     lines += [LIMITS, ""]
     return "\n".join([*lines, "## How it was measured", "", *(f"- {fact}" for fact in facts), ""])

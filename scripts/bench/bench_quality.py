@@ -43,11 +43,9 @@ from _quality_methods import (
     ONE,
     OWN,
     START_COVERS,
-    SVINET,
     missing_library,
     neighbour_auc,
     run_limited,
-    run_svinet,
     start_cover,
     write_cover,
 )
@@ -57,7 +55,7 @@ from _report import REPORTS, ROOT
 BUILD = ROOT / "build" / "quality"
 #: Makes all runs; those of the repository were made in parts.
 COMMAND = "python scripts/bench/bench_quality.py --data data"
-COVER_METHODS = (MMSBGEN, FROM_RANDOM, *START_COVERS, *METHODS, SVINET, ONE)
+COVER_METHODS = (MMSBGEN, FROM_RANDOM, *START_COVERS, *METHODS, ONE)
 AUC_METHODS = (MMSBGEN, FROM_RANDOM, COMMON, ADAMIC_ADAR)
 ALL_METHODS = tuple(dict.fromkeys([*COVER_METHODS, *AUC_METHODS]))
 
@@ -109,8 +107,6 @@ def found(method: str, case: Case, seed: int, args: argparse.Namespace, folder: 
     cover = [list(range(case.graph.n_vertices))]
     if method in START_COVERS:
         cover = start_cover(START_COVERS[method], case.graph, case.k, seed)
-    if method == SVINET:
-        cover = run_svinet(args.svinet, case.graph, case.k, seed, folder, args.limit)
     taken = time.perf_counter() - begin
     write_cover(folder / "communities.txt", cover, case.graph.ids)
     return {"seconds": taken, "scores": case.scores(folder / "communities.txt")}
@@ -133,9 +129,8 @@ def run_all(cases: list[Case], args: argparse.Namespace, known: Known) -> None:
     for case in cases:
         offered = AUC_METHODS if case.truth is None else COVER_METHODS
         for method in [one for one in offered if wanted is None or one in wanted]:
-            if method != SVINET or args.svinet is not None:
-                make = functools.partial(run, method, case, args=args)
-                make_runs(case, method, seeds_of(method, args.seeds), make, known, BUILD, anew=bool(args.only))
+            make = functools.partial(run, method, case, args=args)
+            make_runs(case, method, seeds_of(method, args.seeds), make, known, BUILD, anew=bool(args.only))
 
 
 def write(known: Known, cases: list[Case], args: argparse.Namespace) -> None:
@@ -161,7 +156,6 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with NAME.txt.gz and NAME.cmty.txt.gz")
     parser.add_argument("--graphs", type=names, default=list(GRAPHS), help=f"names ({', '.join(GRAPHS)})")
     parser.add_argument("--seeds", type=int, default=5, help="runs of each method, with seeds from 0 on (5)")
-    parser.add_argument("--svinet", type=Path, help="the program svinet; without, rows of an earlier measurement stay")
     add_options(parser, ROOT / "docs" / "quality.md", REPORTS / "quality.json", ALL_METHODS, limit=120.0)
     args = parser.parse_args()
 

@@ -6,11 +6,12 @@
     python scripts/bench/bench_ranks.py --vertices 65608366 --links 1806067135 -k 10000 --json friendster.json
 
 The device makes the graph (_device_graph.py), whose links are nowhere listed: memory for them is not counted, and no
-pairs are held out.  Rows start at the planted communities.  Each turn is some sweeps without an evaluation; the first
-turn, which compiles, is left out, and ranges are cut anew after it.  ``digest`` is of the first rows after all turns:
-the same for every number of ranks on devices of one kind.  ``mass`` is the sum of all rows over their number.  One rank
-can go on with other configurations of the kernel that sweeps (``--then``), each of which has turns of its own, and one
-more that is left out.
+pairs are held out.  Rows start at the planted communities.  Each turn is some sweeps as they follow one another between
+two evaluations of a run: where NCCL exchanges rows, each is queued during the one before, and the turn ends when all
+ranks have the last one.  The first turn, which compiles, is left out, and ranges are cut anew after it.  ``digest`` is
+of the first rows after all turns: the same for every number of ranks on devices of one kind.  ``mass`` is the sum of
+all rows over their number.  One rank can go on with other configurations of the kernel that sweeps (``--then``), each
+of which has turns of its own, and one more that is left out.
 
 ``roof_share`` is that of the rate at which the device gathers rows as long as half a sparse row: its communities, or
 its values.

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from _report import REPORTS, markdown_table
 
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.canonical_json import digest
@@ -30,7 +31,6 @@ from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import describe
 from mmsbgen.report.tuning.cases import device_label
 
-REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 SWEEPS = (
     "transfer-h200-cuda.jsonl.gz",
     "tuning-h200-cuda.jsonl.gz",
@@ -38,6 +38,18 @@ SWEEPS = (
     "tuning-cpu.jsonl.gz",
 )
 MMSB = family()
+#: Columns of the tables, and what they are of a summary.
+COLUMNS = {
+    "problems": "problems",
+    "tried": "choice tried",
+    "median": "median",
+    "minimum": "minimum",
+    "stood in": "next one stood in",
+    "median then": "median with these",
+    "minimum then": "minimum with these",
+    "nothing tried": "nothing tried",
+    "least median": "median with 0 for all that is not known",
+}
 
 
 @dataclass(frozen=True)
@@ -189,20 +201,13 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _row(name: str, s: dict[str, Any]) -> str:
-    return (
-        f"| {name} | {s['problems']} | {s['choice tried']} | {_number(s['median'])} | {_number(s['minimum'])} | "
-        f"{s['next one stood in']} | {_number(s['median with these'])} | {_number(s['minimum with these'])} | "
-        f"{s['nothing tried']} | {_number(s['median with 0 for all that is not known'])} |"
-    )
+def _row(name: str, s: dict[str, Any]) -> list[str]:
+    numbers = {key: _number(value) if key.startswith(("median", "minimum")) else str(value) for key, value in s.items()}
+    return [name, *(numbers[key] for key in COLUMNS.values())]
 
 
 def page(made: dict[str, Any]) -> str:
     """The report for a reader."""
-    head = (
-        "| what | problems | tried | median | minimum | stood in | median then | minimum then | nothing tried "
-        "| least median |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
-    )
     lines = [
         "# Selection where nothing was tuned",
         "",
@@ -223,10 +228,11 @@ def page(made: dict[str, Any]) -> str:
     ]
     for name, parts in made["sets"].items():
         shown = {sweep: s for sweep, s in parts.items() if s["problems"]}
-        lines += [f"## {name[0].upper()}{name[1:]}", "", head, *(_row(sweep, s) for sweep, s in shown.items()), ""]
+        rows = [_row(sweep, s) for sweep, s in shown.items()]
+        lines += [f"## {name[0].upper()}{name[1:]}", "", *markdown_table(("what", *COLUMNS), rows), ""]
     lines += ["## Ways compared, for another K", ""]
     lines += [f"On {SWEEPS[0]}, in which most near problems have the same configurations.", ""]
-    lines += [head, *(_row(name, s) for name, s in made["ways"].items())]
+    lines += markdown_table(("what", *COLUMNS), [_row(name, s) for name, s in made["ways"].items()])
     return "\n".join(lines) + "\n"
 
 

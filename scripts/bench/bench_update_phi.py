@@ -32,7 +32,8 @@ from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.kernels.build import build, traits_of
 from mmsbgen.kernels.family import Workload
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.record_key import device_record, key_of
+from mmsbgen.kernels.record_key import device_record
+from mmsbgen.kernels.runtime import look_up
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.roofs import ROOF_GATHER, ROOFS, Roofs, measure_roofs
 
@@ -97,12 +98,7 @@ def known_configs(device: Device, problem: Problem, database: str | None) -> Kno
         return SPEC.space.refusal(config, problem, traits) is None
 
     with open_store(database, read_only=True) as store:
-        selection = Index(store).select(
-            key_of(info, SPEC, problem),
-            valid=valid,
-            default=dict(SPEC.default(problem, traits)),
-            irrelevant=frozenset({"step", "noise"}),
-        )
+        selection = look_up(Index(store), info, MMSB, SPEC.name, problem)
         sizes = {name: problem[name] for name in ("K", "N", "m", "n", "dtype")}
         trials = [
             trial

@@ -10,18 +10,16 @@ Runs take the defaults of `mmsbgen detect`.  Writes docs/reports/verdict.md and 
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from _harness import chosen_devices, parser, progress
+from _harness import chosen_devices, in_processes, parser, progress
 from _report import Report
 
 from mmsbgen.detection.detect import detect
@@ -159,8 +157,7 @@ def main() -> None:
     )
     report.devices.append(device)
     cases = (*random_cases(given.random), *planted_cases(given.repetitions))
-    with ProcessPoolExecutor(given.processes, multiprocessing.get_context("spawn")) as pool:
-        rows = list(pool.map(partial(run, device=device.spec), cases))
+    rows = list(in_processes(partial(run, device=device.spec), cases, given.processes))
     told(report, rows)
     report.data["runs"] = rows
     report.write("verdict", given.output)

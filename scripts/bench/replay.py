@@ -18,6 +18,7 @@ from typing import Literal
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
+from mmsbgen.db.selection.index import Index
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import recorded_traits
@@ -26,8 +27,9 @@ from mmsbgen.tuner.run.kernel_trials import spent_s
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, ExpectedTimes
 from mmsbgen.tuner.search.cost_model import model_of
 from mmsbgen.tuner.search.strategies import search
+from mmsbgen.tuner.search.transfer_model import expected_slowdowns
 
-__all__ = ["Replay", "Sweep", "replay", "sweeps"]
+__all__ = ["Replay", "Sweep", "known_of_others", "replay", "sweeps"]
 
 Unit = Literal["trials", "seconds"]
 """What a budget counts: configurations, or the seconds that compiling and measuring them took."""
@@ -180,6 +182,14 @@ def replay(
         search(strategy, space, recorded, budget=budget, seed=seed)
     bests = itertools.accumulate(recorded.seen.values(), min)
     return Replay(strategy, seed, recorded.spent, tuple(best / sweep.best_s - 1 for best in bests))
+
+
+def known_of_others(sweep: Sweep, index: Index, family: KernelFamily) -> ExpectedTimes | None:
+    """What the records of other problems on the device let one expect of a sweep."""
+    here = sweep.key
+    others = [g for g in index.groups(here) if g.key.device.identity == here.device.identity]
+    others = [group for group in others if group.key.problem.params != here.problem.params]
+    return expected_slowdowns(family, here, others, sweep.configs)
 
 
 class _Recorded:

@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 #: Told apart by colour-blind readers (Okabe and Ito), and light enough for black words on them.
-BLUE, ORANGE, GREEN, GREY, YELLOW, PINK = "#56B4E9", "#E69F00", "#66CDAA", "#DDDDDD", "#F0E442", "#E3A6C6"
+BLUE, GREEN, YELLOW = "#56B4E9", "#66CDAA", "#F0E442"
 INK, PALE = "#222222", "#777777"
 _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 
@@ -18,10 +18,10 @@ class Drawing:
         self.width, self.height, self.title = width, height, title
         self.parts: list[str] = []
 
-    def box(self, x: float, y: float, width: float, height: float, fill: str = "none", edge: str = INK) -> None:
+    def box(self, x: float, y: float, width: float, height: float, fill: str) -> None:
         """A rectangle."""
         self.parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}" stroke="{edge}"/>'
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}" stroke="{INK}"/>'
         )
 
     def words(
@@ -34,16 +34,16 @@ class Drawing:
             f"{escape(text)}</text>"
         )
 
-    def label(self, x: float, y: float, width: float, height: float, text: str, fill: str, size: float = 13) -> None:
+    def label(self, x: float, y: float, width: float, height: float, text: str, fill: str) -> None:
         """A rectangle with a word in its middle."""
         self.box(x, y, width, height, fill)
-        self.words(x + width / 2, y + height / 2 + size * 0.35, text, size, "middle")
+        self.words(x + width / 2, y + height / 2 + 13 * 0.35, text, 13, "middle")
 
-    def line(self, points: list[tuple[float, float]], arrow: bool = False, ink: str = INK, width: float = 1.3) -> None:
+    def line(self, points: list[tuple[float, float]]) -> None:
         """A line through points, with a head at its end."""
         path = " ".join(f"{x:g},{y:g}" for x, y in points)
-        head = ' marker-end="url(#head)"' if arrow else ""
-        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{ink}" stroke-width="{width:g}"{head}/>')
+        shape = f'points="{path}" fill="none" stroke="{INK}" stroke-width="1.3" marker-end="url(#head)"'
+        self.parts.append(f"<polyline {shape}/>")
 
     def save(self, path: Path) -> None:
         """Write the file."""

@@ -123,7 +123,7 @@ def picture() -> Drawing:
             to = reference.column.table
             arrivals[to] += 1
             end_x, end_y = places[to][0] + 26 + 34 * arrivals[to], places[to][1] + tall[to]
-            drawing.line([(leave, start), (leave, level), (end_x, level), (end_x, end_y + 2)], arrow=True)
+            drawing.line([(leave, start), (leave, level), (end_x, level), (end_x, end_y + 2)])
             leave, level = leave + 30, level - 13
     return drawing
 

@@ -51,7 +51,6 @@ DOUBLE = KernelSpec(
     variables=lambda problem, config, traits: {"broken": config["broken"]},
     launch=lambda problem, config, count, traits: Launch(-(-count // config["block_size"]), config["block_size"]),
     traffic=lambda problem: 8 * problem.integer("n"),
-    flops=lambda problem: problem.integer("n"),
     workload=_workload,
     check_problem=lambda problem: problem.replace(n=64),
 )

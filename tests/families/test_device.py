@@ -29,7 +29,7 @@ PROCESSES = 2
 
 @pytest.fixture(scope="module")
 def worker_module() -> ModuleType:
-    """The worker that scripts/check_variants.py uses."""
+    """The worker that scripts/gpu_check.py uses."""
     path = Path(__file__).parents[2] / "scripts" / "_variant_worker.py"
     spec = importlib.util.spec_from_file_location("_variant_worker", path)
     assert spec is not None
@@ -75,7 +75,7 @@ def test_all_of_a_covering_sample_is_right(
     """All of a covering sample is checked, the same in every run however long it takes.
 
     Intel's runtime runs every pair of values.  PoCL runs every value of each kernel, and pairs that Intel's refuses;
-    scripts/check_variants.py runs any number of others.
+    scripts/gpu_check.py runs any number of others.
 
     Values are those of the axes, the problem's (K, types, steps, noise, partners and how many) and the kernel's name.
     Kernels that share what their axes set are covered together, and of block sizes five go with all other values;

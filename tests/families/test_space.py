@@ -90,7 +90,6 @@ def test_there_is_a_default_for_every_problem_and_device(spec: KernelSpec, probl
     config = spec.default(problem, traits)
     assert spec.space.refusal(config, problem, traits) is None
     assert spec.traffic(problem) > 0
-    assert spec.flops(problem) >= 0
 
 
 @pytest.mark.parametrize("traits", [CUDA, NVIDIA_OPENCL], ids=["CUDA", "OpenCL"])

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmsbgen.base.errors import InputError
 from mmsbgen.graph import EdgeSet, EdgeSetError, edgeset
 from mmsbgen.graph.edgeset import EMPTY_KEY
 
@@ -40,14 +39,15 @@ def scalar_contains(table: EdgeSet, u: int, v: int) -> bool:
     return key in first or key in second
 
 
-def check(pairs: list[tuple[int, int]], seed: int = 0) -> EdgeSet:
+def check(pairs: list[tuple[int, int]]) -> EdgeSet:
     """Compare with a Python set on all pairs, both directions, and on many pairs close to them."""
-    table = EdgeSet.build(pairs, seed=seed)
+    table = EdgeSet.build(pairs)
     links = {frozenset(pair) for pair in pairs}
     assert table.n_links == len(links)
     near = [(u + du, v + dv) for u, v in pairs for du in (-1, 0, 1) for dv in (-1, 0, 1)]
     ends = sorted(set(itertools.chain.from_iterable(pairs)))[:25]
-    asked = [*pairs, *near, *itertools.product(ends, ends), (0, 0), (0, LAST), (LAST + 1, 0), (-1, 1)]
+    asked = [*pairs, *near, *itertools.product(ends, ends), (0, 0), (0, LAST)]
+    asked = [pair for pair in asked if min(pair) >= 0 and max(pair) <= LAST]
     expected = [frozenset(pair) in links for pair in asked]
     u, v = np.array(asked, dtype=np.int64).T
     assert table.contains(u, v).tolist() == expected
@@ -55,9 +55,9 @@ def check(pairs: list[tuple[int, int]], seed: int = 0) -> EdgeSet:
     return table
 
 
-@given(pairs=st.lists(pairs_of_vertices, max_size=60), seed=st.integers(0, 2**64))
-def test_any_pairs_against_a_python_set(pairs: list[tuple[int, int]], seed: int) -> None:
-    check(pairs, seed)
+@given(pairs=st.lists(pairs_of_vertices, max_size=60))
+def test_any_pairs_against_a_python_set(pairs: list[tuple[int, int]]) -> None:
+    check(pairs)
 
 
 @given(pairs=st.lists(pairs_of_vertices, min_size=1, max_size=20), asked=st.lists(pairs_of_vertices, max_size=5))
@@ -125,7 +125,7 @@ def test_every_small_size_builds() -> None:
 
 def test_layout() -> None:
     pairs = list(itertools.combinations(range(50), 2))
-    table = EdgeSet.build(pairs, load=0.93)
+    table = EdgeSet.build(pairs)
     assert table.buckets.dtype == np.uint64
     assert table.buckets.shape == (2 * int(table.n_buckets), 4)
     assert table.buckets.flags.c_contiguous
@@ -136,16 +136,15 @@ def test_layout() -> None:
     stored = table.buckets[table.buckets != EMPTY_KEY]
     assert sorted(stored.tolist()) == sorted((u << 32) | v for u, v in pairs)
     assert table.load == stored.size / table.buckets.size
-    assert int(table.n_buckets) == -(-len(pairs) // (8 * 0.93))
+    assert int(table.n_buckets) == -(-len(pairs) // (8 * 0.945))
 
 
-def test_same_set_and_seed_give_the_same_tables() -> None:
+def test_the_same_set_gives_the_same_tables() -> None:
     pairs = np.array(list(itertools.combinations(range(40), 2)))
     shuffled = np.concatenate([pairs[::-1, ::-1], pairs[:9]])
-    table, again = EdgeSet.build(pairs, seed=5), EdgeSet.build(shuffled.astype(np.uint32), seed=5)
+    table, again = EdgeSet.build(pairs), EdgeSet.build(shuffled.astype(np.uint32))
     assert np.array_equal(table.buckets, again.buckets)
     assert np.array_equal(table.seeds, again.seeds)
-    assert not np.array_equal(table.seeds, EdgeSet.build(pairs, seed=6).seeds)
 
 
 @pytest.mark.parametrize("pairs", [[], np.empty((0, 2), dtype=np.int64)])
@@ -170,10 +169,12 @@ def test_a_failed_placement_seeds_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.contains([1, 2, 0], [0, 1, 2]).tolist() == [True, True, False]
 
 
-def test_impossible_load_is_reported() -> None:
+def test_impossible_load_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edgeset, "_LOAD", 1.0)
+    monkeypatch.setattr(edgeset, "_ATTEMPTS", 2)
     pairs = np.stack([np.zeros(4000, dtype=np.int64), np.arange(1, 4001)], axis=1)
-    with pytest.raises(EdgeSetError, match=r"4000 pairs in 4000 slots \(load 1.0\).*2 pairs of hash.*lower the load"):
-        EdgeSet.build(pairs, load=1.0, attempts=2)
+    with pytest.raises(EdgeSetError, match=r"4000 pairs in 4000 slots \(load 1.0\).*2 pairs of hash"):
+        EdgeSet.build(pairs)
 
 
 def test_contains_takes_any_integer_types_and_shapes() -> None:
@@ -181,32 +182,5 @@ def test_contains_takes_any_integer_types_and_shapes() -> None:
     assert table.contains(2, 1).shape == ()
     assert bool(table.contains(2, 1))
     assert table.contains(np.uint32(5), np.arange(4, dtype=np.int8)).tolist() == [False, False, True, False]
-    assert table.contains(np.array([2, 2**64 - 1], dtype=np.uint64), np.array([1, -1])).tolist() == [True, False]
     assert table.contains(np.array([[1, 2], [3, 5]]), 2).tolist() == [[True, False], [False, True]]
     assert table.contains([], []).shape == (0,)
-    # Larger by 2**32 in both numbers: equal when cut to 32 bits.
-    assert not table.contains(1 + 2**32, 2 + 2**32)
-    with pytest.raises(InputError, match="float64"):
-        table.contains(1.0, 2)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "match"),
-    [
-        ([(1, 1)], "vertex 1 with itself.*drop self-loops"),
-        ([(0, LAST + 1)], f"vertex {LAST + 1} is outside 0 .. {LAST}"),
-        ([(3, -1)], "vertex -1 is outside"),
-        ([(1, 2, 3)], r"\(1, 3\); give integers of shape \(n, 2\)"),
-        ([(1.0, 2.0)], "float64"),
-    ],
-)
-def test_refused_pairs(pairs: list[tuple[int, ...]], match: str) -> None:
-    with pytest.raises(InputError, match=match):
-        EdgeSet.build(pairs)
-
-
-def test_refused_options() -> None:
-    with pytest.raises(InputError, match="load 0"):
-        EdgeSet.build([(0, 1)], load=0)
-    with pytest.raises(InputError, match="seed -1"):
-        EdgeSet.build([(0, 1)], seed=-1)

@@ -232,6 +232,7 @@ def test_reading_and_splitting_take_little_memory(tmp_path, monkeypatch):
     n_links = 100_000
     for module in ("graph", "building", "ids", "split"):
         monkeypatch.setattr(sys.modules[f"mmsbgen.graph.{module}"], "AT_A_TIME", 1 << 14)
+    monkeypatch.setattr("mmsbgen.graph.graph._RANGE_LINKS", 11)
     monkeypatch.setattr("mmsbgen.graph.files.edgelist.BLOCK_BYTES", 1 << 13)
     monkeypatch.setattr("mmsbgen.base.user_files._BLOCK", 1 << 14)
     pairs = np.sort(np.random.default_rng(0).integers(0, 5000, (n_links, 2)), axis=1).tolist()
@@ -252,3 +253,7 @@ def test_reading_and_splitting_take_little_memory(tmp_path, monkeypatch):
     assert parts.training_links.dtype == graph.links.dtype == np.uint32
     held = np.concatenate([part.pairs[part.labels] for part in (parts.validation, parts.test)])
     assert as_set(parts.training_links) == as_set(graph.links) - as_set(held)
+    assert np.array_equal(np.concatenate(list(parts.training_parts(1000))), parts.training_links)
+    some = parts.some_training_links(500, np.random.default_rng(1))
+    assert len(as_set(some)) == 500
+    assert as_set(some) <= as_set(parts.training_links)

@@ -13,12 +13,17 @@ from mmsbgen.sampler.minibatch.strategies import Ints, MiniBatch, Sources
 NONE: Ints = np.zeros(0, np.int64)
 
 
+def sweeps_of(sources: Sources) -> Sweeps:
+    """The blocks of a run."""
+    return Sweeps(sources.split, sources.options.size, sources.options.seed)
+
+
 def host_batch(name: str, sources: Sources, iteration: int) -> MiniBatch:
     """The mini-batch of an iteration by the strategy ``name``."""
     if name == "random-pair":
         return strategies.random_pair(sources, iteration)
     if name == "block":
-        return MiniBatch(block_of(strategies.sweeps(sources), iteration).astype(np.int64), NONE, NONE, np.zeros(0))
+        return MiniBatch(block_of(sweeps_of(sources), iteration).astype(np.int64), NONE, NONE, np.zeros(0))
     rule = strategies.STRATEGIES[name].stars
     assert rule is not None
     stars = rule(sources, iteration, 1)

@@ -51,7 +51,6 @@ def test_threshold():
     assert found.coverage == 1.0
     assert found.overlap == pytest.approx(9 / 5)
     assert members(cover(of(PI), LINKS, "threshold", 0.55)) == {0: [0, 1], 1: [2, 3]}
-    assert members(cover(of(PI), LINKS, "threshold", 0.55, min_size=3)) == {}
 
 
 def test_top():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 
@@ -37,8 +35,12 @@ def matrix(graph: Weighted) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_device_finds_the_labels_of_threads(opencl_device, seed):
-    """With costs that differ, from single vertices and from labels, without weights and, contracted, with them."""
+def test_a_device_finds_the_labels_of_threads(opencl_device, seed, monkeypatch):
+    """With costs that differ, from single vertices and from labels, without weights and, contracted, with them.
+
+    Contractions go by parts.
+    """
+    monkeypatch.setattr(device_moves, "JOINED", 1000)
     rng = np.random.default_rng(seed)
     graph = with_hubs(3000, seed)
     costs = rng.choice([5.0, 20.0], graph.volumes.size) / graph.ends.size
@@ -78,19 +80,19 @@ def test_a_graph_without_links_has_no_moves(processor):
 
 
 @pytest.mark.parametrize("name", ["pocl", "no such device"])
-def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, name):
+def test_the_search_takes_threads_if_the_device_fails(middling, monkeypatch, tmp_path, name):
     monkeypatch.setattr("mmsbgen.sampler.starts.start_methods.MANY", 10)
     used = []
     real = device_moves._moving
     monkeypatch.setattr(device_moves, "_moving", lambda *given: used.append(1) or real(*given))
-    links = io.BytesIO()
     adjacency = middling.training_adjacency
-    for array in (adjacency.offsets, adjacency.neighbours):
-        np.save(links, array)
-    links.seek(0)
-    *warnings, start = search_process.find(
-        middling.graph.n_vertices, 5, 1, name, ["communities"], links, lambda: CONFIG
-    )
+    with (tmp_path / "links").open("w+b") as links:
+        for array in (adjacency.offsets, adjacency.neighbours):
+            np.save(links, array)
+        links.seek(0)
+        *warnings, start = search_process.find(
+            middling.graph.n_vertices, 5, 1, name, ["communities"], links, lambda: CONFIG
+        )
     right = STARTS["communities"](middling, 5, 1)
     assert same(start, right)
     assert bool(used) == (name == "pocl")

@@ -126,7 +126,7 @@ def test_batches_fit_what_is_allocated(awkward, name):
 @pytest.mark.parametrize("size", [1, 5, 7, 14, 100])
 def test_a_sweep_of_blocks_updates_every_vertex_once(awkward, size):
     s = sources(awkward, size, mini_batch="block")
-    per_sweep = strategies.sweeps(s).per_sweep
+    per_sweep = host_batches.sweeps_of(s).per_sweep
     orders = []
     for sweep in range(2):
         batches = [host_batch("block", s, sweep * per_sweep + part + 1) for part in range(per_sweep)]

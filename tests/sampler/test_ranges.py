@@ -11,6 +11,7 @@ import pytest
 
 from mmsbgen.backends import Buffer, Device, open_device
 from mmsbgen.backends.ranks.world import LostRankError, Released
+from mmsbgen.base.errors import LaunchError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.kernels.runtime import Runtime
@@ -18,8 +19,8 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import evaluation
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.ranks import ranges
-from mmsbgen.sampler.ranks.following import _Chain, follow
-from mmsbgen.sampler.ranks.sharing import CHANGED, EACH_SWEEP, STEP, Team
+from mmsbgen.sampler.ranks.following import follow
+from mmsbgen.sampler.ranks.sharing import Team
 from mmsbgen.sampler.run.run import run
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 
@@ -53,7 +54,7 @@ def test_pieces_divide_each_range() -> None:
 class Alone:
     """The world of rank 0 whose only other rank answers at once that it took ``times`` as long."""
 
-    lost, size, rank, names = False, 2, 0, ("rank 0", "rank 1")
+    lost, has_swept, size, rank, names = False, False, 2, 0, ("rank 0", "rank 1")
 
     def __init__(self, times: float) -> None:
         self.times = times
@@ -66,22 +67,47 @@ class Alone:
     def send(self, array: Any, to: int) -> None:
         """Nobody is there."""
 
+    def release(self, error: BaseException) -> None:
+        self.lost = True
+
+    def ends_after(self, seconds: float, error: BaseException) -> Any:
+        return SimpleNamespace(cancel=lambda: None)
+
     def answers(self, own: Any) -> list[Any]:
         return [own, own if isinstance(own, str) else (own[0] * self.times, 7)]
 
 
 class NoExchange:
-    """An exchange with a rank whose rows stay as they were at the start."""
+    """An exchange with a rank whose rows stay as they were at the start.
+
+    ``ahead`` as of :class:`mmsbgen.backends.ranks.exchanges.Exchange`.  The exchange of the sweep ``lost_at`` does not
+    end; ``last`` is whether that is noticed when the next sweep is queued, and not in a wait.
+    """
 
     name, pieces = "none", 1
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, ahead: int = 0, lost_at: int = -1, last: bool = False) -> None:
+        self.device, self.ahead, self.lost_at, self.last = device, ahead, lost_at, last
+        self.queued = self.settled = 0
+        self.most_unsettled = 0
         self.first: list[Any] = []
+
+    def mark(self) -> None:
+        self.queued += 1
+        self.most_unsettled = max(self.most_unsettled, self.queued - self.settled)
+
+    def settle(self, left: int = 0) -> None:
+        ends = self.queued - left
+        if self.settled <= self.lost_at < ends and not self.last:
+            self.settled = self.lost_at
+            raise LostRankError("rank 1 has died")
+        self.settled = max(self.settled, ends)
 
     def share(self, buffers: list[Buffer]) -> None:
         if not self.first:
             self.first = [self.device.download(buffer) for buffer in buffers]
+        if self.last and self.queued == self.lost_at + 1 and self.lost_at >= 0:
+            raise LostRankError("rank 1 has died")
 
     def gather(self, buffers: list[Buffer], begins: Any, ends: Any) -> None:
         for buffer, rows in zip(buffers, self.first, strict=True):
@@ -90,7 +116,7 @@ class NoExchange:
     def nothing(self, *args: Any) -> None:
         """What the rest is."""
 
-    add = settle = abandon = close = nothing
+    add = abandon = close = nothing
 
 
 @pytest.mark.parametrize("alike", [True, False])
@@ -101,31 +127,26 @@ def test_a_device_like_that_of_rank_0_takes_its_configuration(alike: bool, monke
     answers: list[str] = []
     world: Any = SimpleNamespace(hear=lambda: told.pop(0), answers=answers.append)
     runtime: Any = SimpleNamespace(kept={})
-    exchange: Any = SimpleNamespace(close=lambda: None)
+    exchange: Any = SimpleNamespace(close=lambda: None, settle=lambda: None)
     monkeypatch.setattr("mmsbgen.sampler.ranks.following._Chain", lambda *args: None)
     follow(world, runtime, exchange, alike)
     assert answers == [""]
     assert runtime.kept == ({"sparse_rows": config} if alike else {})
 
 
-@pytest.mark.parametrize("error", [Released, LostRankError])
-def test_a_rank_whose_sweep_is_lost_gives_up_its_exchange(error: type[Exception]) -> None:
-    """Else its device would wait for a rank that is no more."""
+@pytest.mark.parametrize("error", [Released, LostRankError, LaunchError])
+def test_a_rank_that_ends_early_gives_up_its_exchange(error: type[Exception]) -> None:
+    """Else its device would wait for a rank that is no more, or the others for this one."""
     done: list[str] = []
 
-    def lost(*args: Any) -> None:
+    def lost() -> None:
         raise error
 
-    chain: Any = object.__new__(_Chain)
     timer = SimpleNamespace(cancel=lambda: done.append("cancel"))
-    chain._world = SimpleNamespace(ends_after=lambda seconds, error: done.append("timer") or timer)
-    chain._exchange = SimpleNamespace(share=lambda buffers: None, abandon=lambda: done.append("abandon"))
-    chain._state = SimpleNamespace(buffers=dict.fromkeys((*CHANGED, *EACH_SWEEP)))
-    chain._buffers, chain._scalars, chain._kernels = {}, {}, {False: SimpleNamespace(launch=None)}
-    chain._swept = SimpleNamespace(sweep=lost)
-    chain._times = SimpleNamespace(add=lambda events: None)
+    world: Any = SimpleNamespace(hear=lost, ends_after=lambda seconds, error: done.append("timer") or timer)
+    exchange: Any = SimpleNamespace(abandon=lambda: done.append("abandon"))
     with pytest.raises(error):
-        chain.sweep(False, True, *STEP)
+        follow(world, SimpleNamespace(), exchange, True)  # type: ignore[arg-type]
     assert done == ["timer", "abandon", "cancel"]
 
 
@@ -164,20 +185,53 @@ def test_an_evaluation_that_a_loss_prevented_is_made_on_resume(
     assert resumed.chain.course == straight.chain.course
 
 
+def two_ranks(device: Device, exchange: NoExchange) -> Sampler:
+    pairs = np.random.default_rng(1).integers(0, 400, (2000, 2))
+    parts = split(as_graph(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)), validation=0.0, seed=0)
+    team = Team(Alone(3.0), exchange)  # type: ignore[arg-type]
+    sampler = Sampler(parts, Options(8, rows="sparse"), Runtime(device, MMSB), team=team)
+    sampler.initialise()
+    return sampler
+
+
+def whole_state(sampler: Sampler) -> dict[str, Any]:
+    names = ("communities", "values", "row_sums", "totals", "theta", "beta")
+    return {name: sampler.device.download(sampler.values[name]) for name in names}
+
+
+@pytest.mark.opencl
+@pytest.mark.slow
+@pytest.mark.parametrize(("ahead", "lost_at", "last"), [(1, 4, False), (1, 6, False), (1, 4, True), (0, 4, False)])
+def test_a_loss_leaves_the_state_before_the_sweep_that_did_not_end(ahead: int, lost_at: int, last: bool) -> None:
+    """Also if the next sweep has run behind it, which it does here, over rows that no exchange has completed."""
+    with open_device("pocl") as device:
+        straight, exchange = two_ranks(device, NoExchange(device)), NoExchange(device, ahead, lost_at, last)
+        straight.iterate(lost_at)
+        stopped = two_ranks(device, exchange)
+        with pytest.raises(LostRankError):
+            stopped.iterate(7)
+        assert exchange.most_unsettled == 1 + ahead
+        n = straight.shape.n_vertices
+        assert (stopped.iteration, stopped.chain.vertex_updates) == (lost_at, lost_at * n)
+        stopped.settle()
+        for name, array in whole_state(stopped).items():
+            np.testing.assert_array_equal(array, whole_state(straight)[name], name)
+        for held in (stopped.state.buffers, stopped._at_step, stopped.held_values):
+            assert held["communities"] is stopped.values["communities"]
+        for sampler in (stopped, straight):
+            sampler.close()
+
+
 @pytest.mark.opencl
 @pytest.mark.slow
 def test_a_slow_rank_is_named_and_gets_less() -> None:
-    pairs = np.random.default_rng(1).integers(0, 400, (2000, 2))
-    parts = split(as_graph(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)), validation=0.0, seed=0)
-    world = Alone(3.0)
     with open_device("pocl") as device:
-        team = Team(world, NoExchange(device))  # type: ignore[arg-type]
-        sampler = Sampler(parts, Options(8, rows="sparse"), Runtime(device, MMSB), team=team)
-        sampler.initialise()
-        assert world.told == ["build", "range", "report"]
-        sampler.iterate(2)
+        sampler = two_ranks(device, NoExchange(device))
         shared = sampler.shared
         assert shared is not None
+        team, world = shared._team, shared._world
+        assert world.told == ["build", "range", "report"]
+        sampler.iterate(2)
         assert sampler.clipped() >= 7
         assert shared.noted()["slow_rank"] == "rank 1"
         seconds = shared.noted()["rank_seconds"]

@@ -13,8 +13,10 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, THRESHOLD, totals
 from mmsbgen.graph import Split, split
 from mmsbgen.sampler.chain.sampler import Sampler
+from mmsbgen.sampler.diagnostics.state_rows import SparseRows, best_communities
 from mmsbgen.sampler.options.options import FEWEST_SPARSE, Options
 from mmsbgen.sampler.run import prune
+from mmsbgen.sampler.run import refine as refine_module
 from mmsbgen.sampler.run.refine import refine
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.starts.start_methods import of_sets
@@ -247,6 +249,52 @@ def test_refinement_parts_what_one_community_holds(processor: Device, planted: S
     for _ in range(10):
         sampler.step()
     assert leading(sampler, first) != leading(sampler, second)
+
+
+def test_links_that_an_entry_explains_best_are_counted_on_the_device(processor: Device, planted: Split, chain) -> None:
+    """As link by link; with members, only links between them."""
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
+    run(sampler, [np.concatenate(CLIQUES[:2]), *CLIQUES[2:]], 4)
+    links, communities = planted.training_links, entries(sampler)[0]
+    best = best_communities(sampler, links)[0]
+    members = np.random.default_rng(0).random(communities.shape) < 0.7
+    right = np.zeros((2, *communities.shape))
+    for (a, b), community in zip(links.tolist(), best.tolist(), strict=True):
+        for own, other in ((a, b), (b, a)):
+            at = np.flatnonzero(communities[own] == community)
+            right[0, own, at] += 1
+            right[1, own, at] += (members[other] & (communities[other] == community)).any()
+    rows = SparseRows(sampler)
+    assert right[1].sum() < right[0].sum() > len(links)
+    assert np.array_equal(rows.best_links(), right[0])
+    assert np.array_equal(rows.best_links(members), right[1])
+
+
+def test_evidence_is_that_of_the_links_one_by_one(processor: Device, chain) -> None:
+    """Where both ends keep the community that explains a link best: links are within cliques."""
+    inside = [(10 * c + b, 10 * c + a) for c in range(12) for a in range(10) for b in range(a) if (a + b + c) % 3]
+    parts = split(graph_of(120, inside), validation=0.05, seed=1)
+    sampler = chain(processor, parts, n_communities=40, entries=8, **SPARSE)
+    run(sampler, [np.concatenate(CLIQUES[:2]), *CLIQUES[2:]], 4)
+    best = best_communities(sampler, parts.training_links)[0]
+    right = prune.evidence(parts.training_links, best, parts.training_adjacency.degrees, 40)
+    ratios, used = prune.sparse_evidence(sampler)
+    assert np.count_nonzero(right) >= 11
+    assert ratios == pytest.approx(right)
+    assert np.array_equal(np.flatnonzero(used), np.unique(best))
+
+
+@pytest.mark.parametrize("most", [10, 1 << 25])
+def test_parts_of_the_largest_communities_are_sought(
+    processor: Device, planted: Split, chain, monkeypatch, most
+) -> None:
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
+    run(sampler, [np.concatenate(CLIQUES[:2]), *CLIQUES[2:]], 4)
+    monkeypatch.setattr(refine_module, "MOST_SPLIT", most)
+    empty, links, _ = refine_module._clear_links(sampler)
+    best, shares = best_communities(sampler, planted.training_links)
+    assert np.array_equal(empty, np.flatnonzero(np.bincount(best, minlength=40) < 3))
+    assert len(links) == 0 if most == 10 else np.array_equal(links, planted.training_links[shares > 0.5])
 
 
 def leading(sampler: Sampler, vertices: np.ndarray) -> int:

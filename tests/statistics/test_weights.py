@@ -30,7 +30,7 @@ from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_partners import theta_scales
 from mmsbgen.sampler.minibatch.strategies import MiniBatch, Sources
 from mmsbgen.sampler.options.options import Options
-from tests.sampler.host_batches import block_of, host_batch
+from tests.sampler.host_batches import block_of, host_batch, sweeps_of
 from tests.statistics.laws import Floats
 from tests.statistics.toys import SharingGraph
 
@@ -122,7 +122,7 @@ def test_blocks(six: Split, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
     A block's counts are linear in its vertices, so that with the next test theta's are right too.
     """
-    sweeps = strategies.sweeps(sources(six, size, "block"))
+    sweeps = sweeps_of(sources(six, size, "block"))
     scale = 2 * float(theta_scales(sweeps.per_sweep, 1.0, np.dtype(np.float64))["link_scale"])
     every = list(itertools.product(range(sweeps.per_sweep), repeat=sweeps.largest))
     total = np.zeros(N)

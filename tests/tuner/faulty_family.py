@@ -189,7 +189,6 @@ DOUBLE = KernelSpec(
     variables=_variables,
     launch=_launch,
     traffic=lambda problem: 8 * problem.integer("n"),
-    flops=lambda problem: problem.integer("n"),
     workload=_workload,
     check_problem=lambda problem: problem.replace(n=64),
 )

@@ -205,7 +205,6 @@ SEARCH = KernelSpec(
     variables=lambda problem, config, traits: {},
     launch=shape,
     traffic=lambda problem: 16 * problem.integer("n"),
-    flops=lambda problem: 1,
     workload=searched,
     check_problem=lambda problem: problem.replace(n=300),
     entries=entries,
@@ -249,7 +248,6 @@ PRODUCTS = KernelSpec(
     variables=lambda problem, config, traits: {},
     launch=shape,
     traffic=lambda problem: 4 * problem.integer("n") ** 2,
-    flops=lambda problem: 2 * problem.integer("n") ** 2,
     workload=product,
     check_problem=lambda problem: problem.replace(n=100),
 )
@@ -275,7 +273,6 @@ def squares(name: str, repeats: Any) -> KernelSpec:
         variables=lambda problem, config, traits: {},
         launch=shape,
         traffic=lambda problem: 8 * problem.integer("n"),
-        flops=lambda problem: problem.integer("n"),
         workload=partial(squared, repeats=repeats),
         check_problem=lambda problem: problem.replace(n=100),
     )

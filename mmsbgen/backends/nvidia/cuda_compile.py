@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from mmsbgen.backends.binary_cache import BinaryCache
-from mmsbgen.backends.nvidia.nvrtc import (
-    NO_COMPILER,
-    Nvrtc,
-    NvrtcProcesses,
-    has_nvrtc,
-    header_folders,
-    nvcc_path,
-)
+from mmsbgen.backends.nvidia.nvrtc import NO_COMPILER, Nvrtc, NvrtcProcesses, has_nvrtc, header_folders, nvcc_path
 from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
 from mmsbgen.base.processes import cores, guarded_command, kill_group
 
@@ -144,12 +137,7 @@ def compile_cuda(
 
 
 def compile_side_by_side(
-    sources: Sequence[str],
-    arch: str,
-    options: Sequence[str] = (),
-    *,
-    compiler: CudaCompiler,
-    cache: BinaryCache,
+    sources: Sequence[str], arch: str, options: Sequence[str] = (), *, compiler: CudaCompiler, cache: BinaryCache
 ) -> None:
     """Compile sources into ``cache`` in parallel, one on each core; sources with errors are skipped."""
 

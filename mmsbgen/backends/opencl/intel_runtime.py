@@ -18,6 +18,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from mmsbgen.base.atomic_files import write_text
+from mmsbgen.base.errors import InputError
+
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 LIBRARY = "libintelocl.so"
 COMPANIONS = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so")
@@ -73,41 +76,24 @@ def read_vendors(folder: Path) -> dict[str, str]:
 
 
 def write_vendors(entries: dict[str, str]) -> Path:
-    """Return a folder with exactly these files: in the user's cache, else one that is deleted at exit.
+    """Return a folder with these files: in the user's cache, else one that is deleted at exit.
 
-    The folder in the cache is named by a digest of its content.  It is never changed, as other processes may be
-    reading it.
+    The folder in the cache is named by a digest of its content, so that all who write a file write the same.
     """
     import platformdirs
 
     digest = hashlib.sha256(repr(sorted(entries.items())).encode()).hexdigest()[:16]
-    target = platformdirs.user_cache_path("mmsbgen") / f"opencl-vendors-{digest}"
-    if _holds(target, entries):
-        return target
+    folder = platformdirs.user_cache_path("mmsbgen") / f"opencl-vendors-{digest}"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix="opencl-vendors-", dir=target.parent))
-    except OSError:
-        draft = target = Path(tempfile.mkdtemp(prefix="mmsbgen-opencl-vendors-"))
-        atexit.register(shutil.rmtree, target, ignore_errors=True)
-    for name, text in entries.items():
-        (draft / name).write_text(text)
-    if draft != target:
-        try:
-            draft.rename(target)
-        except OSError:
-            if not _holds(target, entries):
-                atexit.register(shutil.rmtree, draft, ignore_errors=True)
-                return draft
-            shutil.rmtree(draft, ignore_errors=True)
-    return target
-
-
-def _holds(folder: Path, entries: dict[str, str]) -> bool:
-    try:
-        return all((folder / name).read_text() == text for name, text in entries.items())
-    except (OSError, UnicodeDecodeError):
-        return False
+        for name, text in entries.items():
+            if not (folder / name).is_file() or (folder / name).read_text() != text:
+                write_text(folder / name, text)
+    except (InputError, OSError, UnicodeDecodeError):
+        folder = Path(tempfile.mkdtemp(prefix="mmsbgen-opencl-vendors-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        for name, text in entries.items():
+            (folder / name).write_text(text)
+    return folder
 
 
 def _load_globally(path: Path) -> bool:

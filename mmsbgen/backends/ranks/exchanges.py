@@ -23,6 +23,14 @@ class Exchange(Protocol):
     name: str
     pieces: int
     """In how many pieces a range is best swept, so that one piece's rows are exchanged during the next one's sweep."""
+    ahead: int
+    """How many sweeps may be queued beyond the one that is waited for."""
+    queued: int
+    """Number of sweeps whose exchanges were all queued, ended by :meth:`mark`."""
+
+    @property
+    def settled(self) -> int:
+        """Number of these that have ended on this device."""
 
     def share(self, buffers: Sequence[Buffer]) -> None:
         """Give all ranks rank 0's content of ``buffers``."""
@@ -33,8 +41,11 @@ class Exchange(Protocol):
     def add(self, buffer: Buffer) -> None:
         """Add the integers of all ranks, on rank 0."""
 
-    def settle(self) -> None:
-        """Wait until what was queued has been exchanged."""
+    def mark(self) -> None:
+        """End a sweep: launches from now on come after its exchanges."""
+
+    def settle(self, left: int = 0) -> None:
+        """Wait until all queued sweeps but the last ``left`` have been exchanged."""
 
     def abandon(self) -> None:
         """Give up what was queued, so that the device can be used: a rank is lost."""
@@ -46,7 +57,7 @@ class Exchange(Protocol):
 class HostExchange:
     """By MPI, through the memory of the hosts."""
 
-    name, pieces = "MPI", 1
+    name, pieces, ahead, queued = "MPI", 1, 0, 0
 
     def __init__(self, world: World, device: Device) -> None:
         self._world, self._device = world, device
@@ -97,8 +108,17 @@ class HostExchange:
         if total is not None:
             self._device.write(buffer, total)
 
-    def settle(self) -> None:
+    @property
+    def settled(self) -> int:
         """Everything has been exchanged when the other methods return."""
+        return self.queued
+
+    def mark(self) -> None:
+        """As :meth:`Exchange.mark`."""
+        self.queued += 1
+
+    def settle(self, left: int = 0) -> None:
+        """Nothing is queued."""
 
     def abandon(self) -> None:
         """Nothing is queued."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -96,10 +97,14 @@ class _UrgentQueue:
 class NcclExchange:
     """By NCCL, on a queue of its own beside that of the GPU's launches.
 
+    Each exchange begins after the launches before it, and exchanges run one after another.  Launches wait for the
+    exchanges before them only behind :meth:`share` and :meth:`mark`.  So a piece's rows go out during the next piece's
+    sweep, and the next sweep, queued while this one runs, starts when all of this one's rows are here.
+
     Raises :class:`LaunchError` if NCCL refuses the GPUs.
     """
 
-    name, pieces = "NCCL", 4
+    name, pieces, ahead, queued = "NCCL", 4, 1, 0
 
     def __init__(self, world: World, device: CudaDevice, identity: bytes) -> None:
         self._world, self._device, self._nccl = world, device, _nccl()
@@ -117,6 +122,9 @@ class NcclExchange:
                 timer.cancel()
             self._queue = _UrgentQueue()
             self._stream, self._launches = int(self._queue.handle), int(device.stream.handle)
+        self._unsettled: deque[tuple[Any, Any]] = deque()
+        """For each sweep that is not known to have ended: the ends of its launches and of its exchanges."""
+        world.computes = self._computes
 
     @contextmanager
     def _calling(self, what: str, after: bool = False) -> Iterator[None]:
@@ -160,16 +168,41 @@ class NcclExchange:
         with self._calling("add", after=True):
             self._nccl.reduce(place, place, buffer.size, _U64, _SUM, 0, self._comm, self._stream)
 
-    def settle(self) -> None:
+    @property
+    def settled(self) -> int:
+        """As :attr:`mmsbgen.backends.ranks.exchanges.Exchange.settled`."""
+        with self._calling("exchange"):
+            while self._unsettled and self._unsettled[0][1].query():
+                self._unsettled.popleft()
+        return self.queued - len(self._unsettled)
+
+    def _computes(self) -> bool:
+        """Whether launches of a sweep are left to do."""
+        with self._calling("exchange"):
+            return any(not swept.query() for swept, _ in self._unsettled)
+
+    def mark(self) -> None:
+        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.mark`."""
+        with self._calling("exchange"):
+            swept = self._device.record()
+            self._queue.hold(self._launches)
+            # On the queue of launches, which from here on waits for the exchanges.
+            self._unsettled.append((swept, self._device.record()))
+        self.queued += 1
+
+    def settle(self, left: int = 0) -> None:
         """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.settle`."""
         with self._calling("exchange"):
-            # A wait for the queue itself could not be left when a rank is lost.
-            self._world.until(self._device.record().query, own=True)
-            self._queue.hold(self._launches)
-            self._world.until(self._queue.ended)
+            while len(self._unsettled) > left:
+                swept, exchanged = self._unsettled[0]
+                # A wait for the queue itself could not be left when a rank is lost.
+                self._world.until(swept.query, own=True)
+                self._world.until(exchanged.query)
+                self._unsettled.popleft()
 
     def abandon(self) -> None:
         """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.abandon`."""
+        self._unsettled.clear()
         # NCCL may wait for the ranks that are no more; its kernels end before that.
         threading.Thread(target=self._nccl.comm_abort, args=(self._comm,), daemon=True).start()
         with self._calling("abort"):

@@ -97,6 +97,7 @@ class World:
         lost: whether ranks are no longer in step.
         has_swept: whether a sweep has been shared: kernels are built, so that ranks answer at once.
         late: seconds of the longest wait for each rank that was late, since they were last cleared.
+        computes: whether this rank's device has launches left of what was queued ahead.
     """
 
     def __init__(self) -> None:
@@ -112,6 +113,7 @@ class World:
         watched = range(1, self.size) if self.rank == 0 else [0]
         self._watched = {at: psutil.Process(self.hosts[at][1]) for at in watched if self.hosts[at][0] == host}
         self.late: dict[int, float] = {}
+        self.computes: Callable[[], bool] = lambda: False
         self._longest = 0.0
         self._computes = False
         self._asked: dict[int, float] = {}
@@ -258,7 +260,7 @@ class World:
                 raise LostRankError(f"{self.names[0]} has died{self._where(0)}")
             if self.comm.Iprobe(0, _ASK):
                 self.comm.recv(source=0, tag=_ASK)
-                self._post(self._computes, 0, _HERE)
+                self._post(self._computes or self.computes(), 0, _HERE)
             return
         if self.comm.Iprobe(self.mpi.ANY_SOURCE, _FAILED):
             status = self.mpi.Status()

@@ -49,7 +49,6 @@ def _given(kernel: str, *more: str, bytes_a_vertex: int = 12) -> dict[str, Any]:
     return {
         "parameters": (*SIZES, *more),
         "traffic": traffic,
-        "flops": lambda problem: problem.integer("n") * problem.integer("mean_degree"),
         "workload": partial(_workload, kernel),
         "check_problem": lambda problem: problem.replace(n=700, mean_degree=6),
     }
@@ -75,7 +74,7 @@ def _rows() -> dict[str, Any]:
         a_round = problem.integer("n") * ((an_arc * problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
         return WORKLOAD_ROUNDS * a_round
 
-    return given | {"traffic": moved, "flops": lambda problem: moved(problem) // 4}
+    return given | {"traffic": moved}
 
 
 def _solver() -> dict[str, Any]:
@@ -85,7 +84,7 @@ def _solver() -> dict[str, Any]:
         # A step reads a row for each arc, and reads or writes eleven rows of each vertex.
         return problem.integer("n") * (problem.integer("mean_degree") + 11) * _row_bytes(problem)
 
-    return given | {"traffic": moved, "flops": lambda problem: moved(problem) // 4}
+    return given | {"traffic": moved}
 
 
 def _messages() -> dict[str, Any]:
@@ -97,11 +96,7 @@ def _messages() -> dict[str, Any]:
         a_round = problem.integer("n") * (arcs * (4 * size * problem.integer("features") + 4) + 8)
         return message_inputs.WORKLOAD_ROUNDS * a_round
 
-    def flops(problem: Problem) -> int:
-        arcs = problem.integer("n") * problem.integer("mean_degree")
-        return message_inputs.WORKLOAD_ROUNDS * arcs * 2 * problem.integer("features") ** 2
-
-    return given | {"traffic": moved, "flops": flops}
+    return given | {"traffic": moved}
 
 
 def _row_bytes(problem: Problem) -> int:

@@ -25,11 +25,16 @@ LOOP = Axis(
 )
 _TEAM = Axis(
     "team",
-    ("item", "warp", "grid"),
-    "who takes the arcs of a vertex that pushes in a fused loop: a work-item, a warp, many warps if there are many",
+    ("item", "warp", "grid", "merge"),
+    "who takes the arcs of a vertex that pushes: a work-item; in a fused loop a warp, or many warps if there are many; "
+    "by launches all blocks, which take equal numbers of arcs (merge)",
 )
 _WALK = Axis("walk", (0, 64, 1024, 16384, 1 << 30), "largest frontier that one work-item (fused: one block) has alone")
-_FRONTIER = Axis("frontier", ("queue", "scan"), "whether rounds list the next frontier, or a scan finds it")
+_FRONTIER = Axis(
+    "frontier",
+    ("queue", "scan", "bins"),
+    "whether rounds list the next frontier, a scan finds it, or work-items have bins for it and a scan is for overflow",
+)
 _DIRECTION = Axis("direction", ("push", "auto", "pull"), "arcs out of the frontier, or arcs into what is left")
 _TO_PULL = Axis("to_pull", (4, 15, 60), "a round pulls if its arcs are more than this fraction of those left")
 _VISITED = Axis(
@@ -37,7 +42,14 @@ _VISITED = Axis(
 )
 _WIDTH = Axis("width", (0, 1, 4, 16, 64), "width of a window of distances in mean weights; 0: one window has all")
 
-_ALONE: dict[str, Any] = {"block_size": 1, "per_item": 1, "frontier": "queue", "direction": "push", "to_pull": 15}
+_ALONE: dict[str, Any] = {
+    "block_size": 1,
+    "per_item": 1,
+    "frontier": "queue",
+    "direction": "push",
+    "to_pull": 15,
+    "team": "item",
+}
 
 
 def _walks_alone(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -52,9 +64,11 @@ def _walks_alone(config: Config, problem: Problem, traits: Traits) -> str | None
 
 def _fused(config: Config, problem: Problem, traits: Traits) -> str | None:
     if config["loop"] == "launches":
-        unused = {"team": "item", "blocks_per_unit": 1}
-        odd = [name for name, value in unused.items() if config[name] != value]
-        return f"only fused loops have it: {odd[0]} must be {unused[odd[0]]}" if odd else None
+        if config["team"] not in ("item", "merge"):
+            return "only fused loops have it: team must be item or merge"
+        return None if config["blocks_per_unit"] == 1 else "only fused loops have it: blocks_per_unit must be 1"
+    if config["team"] == "merge":
+        return "sums of degrees need launches of their own: team must be item, warp or grid"
     if config["per_item"] != 1 or config["frontier"] != "queue":
         return "fused loops spread a listed frontier over all items: per_item must be 1, and frontier queue"
     if config["loop"] == "phases" and config.get("direction", "auto") != "auto":

@@ -31,6 +31,8 @@ def _scalar(name: str, ctype: str, doc: str) -> Argument:
     return Argument(name, ctype, "scalar", doc)
 
 
+_ENDS = Argument("ends", "u32", "inout", "[2 n] sums of degrees up to each vertex of a block, and before each block")
+_STRIDE = _scalar("stride", "u32", "words of a bin, of which the first is its size")
 _SIZE = _scalar("size", "u32", "vertices of the list")
 _LIMIT = _scalar("limit", "real", "end of the window of distances")
 _K = _scalar("k", "u32", "core number of the vertices of this round")
@@ -72,14 +74,21 @@ def rounds_entries(a: Rounds, config: Config) -> Mapping[str, tuple[Argument, ..
              "least": (_scalar("first_k", "u32", "core number to begin with"),)}[a.refill]  # fmt: skip
     kept = (*_lists(a), _scalar("size_kept", "u32", "vertices in kept")) if a.refill else ()
     found: dict[str, tuple[Argument, ...]] = {}
+    bin_of = (_STRIDE,) if config["frontier"] == "bins" else ()
+    merged = (_ENDS, N) if config["team"] == "merge" else ()
     if config.get("direction") != "pull":
-        found["push"] = (*base, *_lists(a), *given, _SIZE)
+        found["push"] = (*base, *_lists(a), *merged, *given, _SIZE, *bin_of)
+    if merged:
+        found["measure"] = (*ARCS_OUT[:1], _QUEUE, _ENDS, N, _SIZE)
+        found["carry"] = (_ENDS, _COUNTS, N, _SIZE)
     if config.get("direction") in ("auto", "pull"):
-        found["pull"] = (*ARCS_OUT[:1], *ARCS_IN, *a.state, _NEXT, _COUNTS, STEP, N)
-    if config["frontier"] == "scan" and a.active and "push" in found:
+        found["pull"] = (*ARCS_OUT[:1], *ARCS_IN, *a.state, _NEXT, _COUNTS, STEP, N, *bin_of)
+    if bin_of:
+        found["concatenate"] = (*a.state, _QUEUE, _NEXT, _COUNTS, *given, _scalar("n_bins", "u32", "bins"), _STRIDE)
+    if config["frontier"] != "queue" and a.active and ("push" in found or bin_of):
         found["collect"] = (*ARCS_OUT[:1], *a.state, _NEXT, _COUNTS, STEP, N)
     if a.refill == "window":
-        lists = (_KEPT, _KEPT_NEXT, _PENDING) if config["frontier"] == "queue" else ()
+        lists = (_KEPT, _KEPT_NEXT, _PENDING) if config["frontier"] != "scan" else ()
         low = _scalar("low", "real", "begin of the window")
         found["split"] = (*a.state, _NEXT, _COUNTS, *lists, _LEAST, STEP, low, _LIMIT, _SIZE)
     if a.refill == "least":
@@ -103,7 +112,7 @@ def rounds_kernel(name: str, doc: str, a: Rounds, **given: Any) -> KernelSpec:
     """The kernel of an algorithm in rounds; ``given`` are the other fields of its declaration."""
     return KernelSpec(
         name=name,
-        template="graph/rounds.jinja",
+        template="graph/rounds/rounds.jinja",
         doc=doc,
         arguments=_arguments(a),
         space=round_space(a),

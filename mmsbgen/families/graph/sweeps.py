@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, NONE, N, real_of
+from mmsbgen.families.graph.launched_rounds import SHARING
 from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, PER_ITEM
 from mmsbgen.families.graph.round_kernels import shape
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
@@ -34,6 +36,9 @@ _HOOK = (
     Argument("skipped", "u32", "scalar", "label of vertices that are passed over"),
 )
 _SAMPLE = Axis("first_arcs", (0, 1, 2, 4), "arcs a vertex after which the largest component is passed over; 0: all")
+_BALANCE = Axis(
+    "balance", ("rows", "merge"), "whether blocks take equal numbers of vertices, or after the first arcs, of arcs"
+)
 _MOST_SAMPLED = 1024
 
 
@@ -45,7 +50,9 @@ def _hook(on: Launches) -> None:
 
     def hook(only_lesser: bool, first: int, most: int, skipped: int) -> None:
         values = {"only_lesser": only_lesser, "first_arc": first, "most_arcs": most, "skipped": skipped}
-        on.launch("hook", grid, block, n=n, **{name: np.uint32(value) for name, value in values.items()})
+        by_arcs = most == NONE and on.config["balance"] == "merge"
+        entry, blocks = ("hook_arcs", on.traits.compute_units * SHARING) if by_arcs else ("hook", grid)
+        on.launch(entry, blocks, block, n=n, **{name: np.uint32(value) for name, value in values.items()})
         on.launch("flatten", grid, block, n=n)
 
     if not both or sampled == 0:
@@ -58,6 +65,11 @@ def _hook(on: Launches) -> None:
     hook(False, sampled, NONE, int(found[np.argmax(times)]))
 
 
+def _component_entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
+    hook = (*ARCS_OUT, _LABEL, *_HOOK, N)
+    return {"hook": hook, "flatten": (_LABEL, N)} | ({"hook_arcs": hook} if config["balance"] == "merge" else {})
+
+
 def components_kernel(**given: Any) -> KernelSpec:
     """Components by hooking."""
     return KernelSpec(
@@ -65,11 +77,11 @@ def components_kernel(**given: Any) -> KernelSpec:
         template="graph/components.jinja",
         doc="least vertex of each vertex's component",
         arguments=(*ARCS_OUT, _LABEL, _BOTH),
-        space=Space((BLOCK, PER_ITEM, _SAMPLE), (BLOCKS,)),
-        default=lambda problem, traits: {**plain_default(problem, traits), "first_arcs": 2},
+        space=Space((BLOCK, PER_ITEM, _SAMPLE, _BALANCE), (BLOCKS,)),
+        default=lambda problem, traits: {**plain_default(problem, traits), "first_arcs": 2, "balance": "rows"},
         variables=plain_variables,
         launch=shape,
-        entries=lambda config: {"hook": (*ARCS_OUT, _LABEL, *_HOOK, N), "flatten": (_LABEL, N)},
+        entries=_component_entries,
         program=_hook,
         **given,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -41,23 +40,16 @@ def _row_bytes(problem: Problem) -> int:
     return padded_width(problem.integer("K")) * stored_bytes(problem)
 
 
-def _sgd(kernel: str, problem: Problem, seed: int) -> Workload:
-    return sgd_workload(kernel, workloads.generated_cells(problem, seed), problem, seed)
+def _workload(kernel: str, cells: Cells, problem: Problem, seed: int) -> Workload:
+    if kernel == "square_error":
+        return workloads.error_workload(cells, problem, seed)
+    if kernel in ("als_rows", "als_cg"):
+        return workloads.als_workload(cells, problem, seed, FEW_STEPS if kernel == "als_cg" else 0)
+    return sgd_workload(kernel, cells, problem, seed)
 
 
-def _errors(problem: Problem, seed: int) -> Workload:
-    return workloads.error_workload(workloads.generated_cells(problem, seed), problem, seed)
-
-
-def _als(kernel: str, problem: Problem, seed: int) -> Workload:
-    return _WORKLOADS[kernel](workloads.generated_cells(problem, seed), problem, seed)
-
-
-_WORKLOADS: dict[str, Callable[[Cells, Problem, int], Workload]] = {
-    "als_rows": workloads.als_workload,
-    "als_cg": partial(workloads.als_workload, steps=FEW_STEPS),
-    "square_error": workloads.error_workload,
-}
+def _generated(kernel: str, problem: Problem, seed: int) -> Workload:
+    return _workload(kernel, workloads.generated_cells(problem, seed), problem, seed)
 
 
 def _read(file: Path) -> Dataset:
@@ -67,11 +59,7 @@ def _read(file: Path) -> Dataset:
     identity = sha256(b"".join(array.tobytes() for array in cells[:3])).hexdigest()[:16]
     return Dataset(
         workloads.features(cells),
-        lambda kernel, problem, seed: (
-            _WORKLOADS[kernel](cells, problem, seed)
-            if kernel in _WORKLOADS
-            else sgd_workload(kernel, cells, problem, seed)
-        ),
+        lambda kernel, problem, seed: _workload(kernel, cells, problem, seed),
         name=lambda kernel: identity,
     )
 
@@ -111,14 +99,9 @@ MF = KernelFamily(
     kernels={
         spec.name: spec
         for spec in (
-            *sgd_kernels(workload=_sgd, **_given("bias", "storage")),
-            *als_kernels(traffic=_read_rows, workload=_als, **_given("feedback")),
-            error_kernel(
-                traffic=_read_errors,
-                flops=lambda problem: 2 * problem.integer("K") * problem.integer("ratings"),
-                workload=_errors,
-                **_given("storage"),
-            ),
+            *sgd_kernels(workload=_generated, **_given("bias", "storage")),
+            *als_kernels(traffic=_read_rows, workload=_generated, **_given("feedback")),
+            error_kernel(traffic=_read_errors, workload=partial(_generated, "square_error"), **_given("storage")),
         )
     },
     row_bytes=_row_bytes,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mf.layout import padded_width
-from mmsbgen.families.mf.teams import BLOCK, WIDTH, one_work_item, space_of, widest
+from mmsbgen.families.mf.teams import BLOCK, WIDTH, default_team, one_work_item, space_of, widest
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
@@ -135,28 +135,13 @@ def _near(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _cg_default(problem: Problem, traits: Traits) -> Config:
-    width, row = widest(problem, traits), padded_width(problem.integer("K"))
+    found = default_team(problem, traits, 64) | {"blocks": 512 if traits.kind == "gpu" else 64}
     # A short row in the widest vectors waits for their sums.
-    found: dict[str, Any] = {"block_size": 1, "team": 1, "vector_width": width, "blocks": 64}
-    if traits.kind != "gpu" and row <= 4 * width:
-        found["vector_width"] = width // 2
-    if traits.kind == "gpu":
-        team = max(size for size in (4, 8, 16, 32) if size * width <= row or size == 4)
-        block = team if traits.dialect == "opencl" else 64
-        found |= {"block_size": block, "team": team, "blocks": 512}
+    if traits.kind != "gpu" and padded_width(problem.integer("K")) <= 4 * found["vector_width"]:
+        found["vector_width"] //= 2
     while _near(found, problem, traits) and found["block_size"] > found["team"]:
         found["block_size"] //= 2
     return found
-
-
-def _flops(problem: Problem) -> int:
-    k = problem.integer("K")
-    return problem.integer("ratings") * k**2 + problem.integer("users") * k**3 // 3
-
-
-def _cg_flops(problem: Problem) -> int:
-    k, implicit = problem.integer("K"), problem.get("feedback") == "implicit"
-    return (FEW_STEPS + 1) * (4 * problem.integer("ratings") * k + 2 * problem.integer("users") * k**2 * implicit)
 
 
 def als_kernels(**given: Any) -> tuple[KernelSpec, ...]:
@@ -191,7 +176,6 @@ def als_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             ),
             default=_default,
             variables=_variables,
-            flops=_flops,
         ),
         kernel(
             "als_cg",
@@ -202,6 +186,5 @@ def als_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             space=space_of(_BLOCKS, constraints=(Constraint("block_size", _near),)),
             default=_cg_default,
             variables=_cg_variables,
-            flops=_cg_flops,
         ),
     )

@@ -6,22 +6,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from mmsbgen.families.mf import sgd_programs as programs
 from mmsbgen.families.mf.layout import padded_width, stored_bytes
 from mmsbgen.families.mf.reference import ODD
 from mmsbgen.families.mf.schedules import BLOCK as ITEMS
 from mmsbgen.families.mf.schedules import STRETCHES
-from mmsbgen.families.mf.sgd_programs import (
-    A_LIST,
-    blocks_of,
-    by_all,
-    by_hybrid,
-    by_item_blocks,
-    by_locks,
-    by_nodes,
-    by_steps,
-    by_tiles,
+from mmsbgen.families.mf.teams import (
+    DATA,
+    FACTORS,
+    HELD,
+    common_variables,
+    default_team,
+    kept,
+    one_work_item,
+    space_of,
 )
-from mmsbgen.families.mf.teams import DATA, FACTORS, HELD, common_variables, kept, one_work_item, space_of, widest
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
@@ -171,14 +170,8 @@ def _pairs(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _default(problem: Problem, traits: Traits) -> dict[str, Any]:
-    width, row = widest(problem, traits), padded_width(problem.integer("K"))
-    if traits.kind != "gpu":
-        return {"block_size": 1, "team": 1, "vector_width": width, "held": "none", "operator": "sgd"}
-    team = max(size for size in (4, 8, 16, 32) if size * width <= row or size == 4)
-    block = team if traits.dialect == "opencl" else 128
-    found: dict[str, Any] = {"block_size": block, "team": team, "vector_width": width}
-    found |= {"held": "registers", "operator": "sgd"}
-    return found | ({"held": "none"} if kept(found, problem, traits) else {})
+    found = default_team(problem, traits, 128) | {"held": "registers", "operator": "sgd"}
+    return found | ({"held": "none"} if traits.kind != "gpu" or kept(found, problem, traits) else {})
 
 
 def _tiles_default(problem: Problem, traits: Traits) -> Config:
@@ -264,7 +257,14 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
     """The kernels of a sweep; ``given`` has parameters, ``check_problem`` and, by name, ``workload``."""
     workload = given.pop("workload")
 
-    def kernel(schedule: str, template: str, doc: str, *arguments: Argument, teams: Any, **more: Any) -> KernelSpec:
+    def kernel(
+        schedule: str,
+        template: str,
+        doc: str,
+        *arguments: Argument,
+        teams: Callable[[Config, int], int] = lambda config, count: count,
+        **more: Any,
+    ) -> KernelSpec:
         return KernelSpec(
             name=f"sgd_{schedule}",
             template="mf/sgd.jinja",
@@ -272,10 +272,9 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             arguments=(*FACTORS, *DATA, *arguments, *_STEP),
             variables=partial(_variables, template),
             launch=lambda problem, config, count, traits: Launch(
-                blocks_of(config, teams(problem, config, count)), int(config["block_size"])
+                programs.blocks_of(config, teams(config, count)), int(config["block_size"])
             ),
             traffic=_traffic,
-            flops=lambda problem: 10 * problem.integer("K") * problem.integer("ratings"),
             modes=("operator",),
             workload=partial(workload, f"sgd_{schedule}"),
             **given | more,
@@ -283,9 +282,6 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
 
     def entry(*arguments: Argument) -> tuple[Argument, ...]:
         return (*FACTORS, *DATA, *arguments, *_STEP)
-
-    of_list: Callable[..., int] = lambda problem, config, count: -(-count // int(config["per_team"]))  # noqa: E731
-    each: Callable[..., int] = lambda problem, config, count: count  # noqa: E731
 
     def steps(config: Config) -> dict[str, tuple[Argument, ...]]:
         if config["barrier"] == "grid":
@@ -295,9 +291,12 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
     locks = (*_LISTS, _ITEM_LOCKS)
     near = (Constraint("block_size", _near_rows),)
     changed = HELD, _PER_TEAM, _OPERATOR
-    unordered = {"teams": of_list, "space": space_of(*changed)}
-    unordered["default"] = _unordered_default
-    unordered |= {"entries": lambda config: {"sweep": (*entry(_N_RATINGS), _OF_TEAM)}, "program": by_all}
+    unordered: dict[str, Any] = {
+        "teams": lambda config, count: -(-count // int(config["per_team"])),
+        "default": _unordered_default,
+        "entries": lambda config: {"sweep": (*entry(_N_RATINGS), _OF_TEAM)},
+        "program": programs.by_all,
+    }
     at_once = Constraint("together", _rows_at_once)
     stepping = (_BARRIER, _PER_UNIT, _OPERATOR)
     meeting = (Constraint("barrier", _one_block), Constraint("blocks_per_unit", _alone))
@@ -308,11 +307,11 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             "a sweep by tiles that share no row: equal to a sweep in the order of its cells, bit for bit",
             _CELLS,
             *_STEPS,
-            teams=lambda problem, config, count: int(config["tiles"]),
+            teams=lambda config, count: int(config["tiles"]),
             space=space_of(HELD, _TILES, *stepping, constraints=meeting),
             default=_tiles_default,
             entries=steps,
-            program=by_tiles,
+            program=programs.by_tiles,
         ),
         kernel(
             "steps",
@@ -320,11 +319,10 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             "a sweep by steps of cells that share no row: equal to a sweep in the order of its cells, bit for bit",
             _CELLS,
             *_STEPS,
-            teams=each,
             space=space_of(HELD, *stepping, constraints=meeting),
             default=_steps_default,
             entries=steps,
-            program=by_steps,
+            program=programs.by_steps,
         ),
         kernel(
             "blocks",
@@ -335,24 +333,23 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             *_HEADS,
             *_ITEM_BLOCKS,
             _N_BLOCKS,
-            teams=each,
             space=space_of(HELD, *stepping, _KEPT, constraints=(*meeting, Constraint("rows_kept", _keeps))),
             default=_item_blocks_default,
             entries=lambda config: (
                 {"kept": (*entry(*_STEPS, *_HEADS), *_OF_BLOCK)} if config["rows_kept"] else steps(config)
             ),
-            program=by_item_blocks,
+            program=programs.by_item_blocks,
         ),
         kernel(
             "locks",
             "locks",
             "a sweep in which rows are locked: equal to a sweep in some order, another one each time",
             *locks,
-            teams=lambda problem, config, count: int(config["stretches"]) or -(-count // A_LIST),
+            teams=lambda config, count: int(config["stretches"]) or -(-count // programs.A_LIST),
             space=space_of(_STRETCHES, _TOGETHER, _TRACED, constraints=(at_once,)),
             default=_locks_default,
             entries=lambda config: {"pass": (*entry(*locks), *_PASS)},
-            program=by_locks,
+            program=programs.by_locks,
         ),
         kernel(
             "nodes",
@@ -360,11 +357,10 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             "a sweep in which a team has an item and locks rows of users: equal to a sweep in some order",
             *_LISTS,
             *_BY_ITEM,
-            teams=each,
             space=space_of(HELD, _RETRIES, _TRACED, constraints=near),
             default=_nodes_default,
             entries=lambda config: {"node": (*entry(*_LISTS, *_BY_ITEM), *_NODE_PASS)},
-            program=by_nodes,
+            program=programs.by_nodes,
         ),
         kernel(
             "hybrid",
@@ -373,27 +369,28 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             *locks,
             _DEFERRED,
             *_BY_ITEM,
-            teams=each,
             space=space_of(HELD, _RETRIES, _TOGETHER, _TRACED, constraints=(*near, at_once)),
             default=_hybrid_default,
             entries=lambda config: {
                 "node": (*entry(*locks, _DEFERRED, *_BY_ITEM), *_NODE_PASS),
                 "pass": (*entry(*locks), *_PASS),
             },
-            program=by_hybrid,
+            program=programs.by_hybrid,
         ),
         kernel(
             "adds",
             "adds",
             "a sweep in which changes are added without waiting: nothing is lost, but rows that are read may be old",
             _N_RATINGS,
-            **unordered | {"space": space_of(*changed, constraints=(Constraint("vector_width", _pairs),))},
+            space=space_of(*changed, constraints=(Constraint("vector_width", _pairs),)),
+            **unordered,
         ),
         kernel(
             "hogwild",
             "hogwild",
             "a sweep in which nobody waits and rows are stored as they come: changes may be lost",
             _N_RATINGS,
+            space=space_of(*changed),
             **unordered,
         ),
     )

@@ -103,3 +103,12 @@ def widest(problem: Problem, traits: Traits) -> int:
     if traits.kind == "gpu":
         return 2 if problem.get("dtype") == "float64" else 4
     return 8 if problem.get("dtype") == "float64" else 16
+
+
+def default_team(problem: Problem, traits: Traits, block: int) -> dict[str, Any]:
+    """On GPUs the largest team whose work-items all have coordinates, in blocks of ``block`` if teams can share one."""
+    width, row, team = widest(problem, traits), padded_width(problem.integer("K")), 1
+    if traits.kind == "gpu":
+        team = max(size for size in (4, 8, 16, 32) if size * width <= row or size == 4)
+    block = block if traits.kind == "gpu" and traits.dialect == "cuda" else team
+    return {"block_size": block, "team": team, "vector_width": width}

@@ -91,7 +91,7 @@ def error_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
     return Workload(arguments, count, lambda got, config: expected.errors(got["sums_of_errors"]))
 
 
-def als_workload(cells: Cells, problem: Problem, seed: int, steps: int = 0) -> Workload:
+def als_workload(cells: Cells, problem: Problem, seed: int, steps: int) -> Workload:
     """The half of a sweep that solves for the rows of users: exactly, or by ``steps`` steps from what they were."""
     real, implicit = dtype_of(problem), problem.get("feedback") == "implicit"
     start = start_of(cells, problem, seed)

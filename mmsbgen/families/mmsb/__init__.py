@@ -9,7 +9,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.sparse import sparse_kernels, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import DEGREE
-from mmsbgen.families.mmsb.stages import explain_kernels, partner_kernels, state_kernels, theta_kernels
+from mmsbgen.families.mmsb.stages import partner_kernels, state_kernels, theta_kernels
 from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
 from mmsbgen.families.mmsb.stars import star_kernels, star_rows, star_shared, star_tensor
 from mmsbgen.families.mmsb.starts import label_kernels
@@ -85,8 +85,8 @@ MMSB: KernelFamily = KernelFamily(
             theta_kernels.UPDATE_BETA,
             partner_kernels.PERPLEXITY_PAIRS,
             partner_kernels.PERPLEXITY_SUM,
-            explain_kernels.EXPLAIN_LINKS,
-            explain_kernels.EXPLAIN_AT,
+            partner_kernels.EXPLAIN_LINKS,
+            partner_kernels.EXPLAIN_AT,
             state_kernels.EXCHANGE_SLOTS,
             state_kernels.INIT_PI,
             state_kernels.PLACE_ROWS,

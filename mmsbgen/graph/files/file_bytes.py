@@ -16,12 +16,7 @@ WHOLE = WholeText()
 UTF_16, BYTE_ORDER_MARK = (b"\xff\xfe", b"\xfe\xff"), b"\xef\xbb\xbf"
 
 _SUFFIXES = {".gz", ".txt", ".tsv", ".csv", ".el", ".edges", ".edgelist", ".dat", ".ungraph", ".adjlist", ".metis"}
-_ARCHIVES = {
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"PK\x03\x04": "zip",
-}
+_ARCHIVES = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 #: Formats by the begin of a file.
 _BEGINS = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"%%MatrixMarket": "mtx", b"%MatrixMarket": "mtx"}
 #: Formats by the end of a name, for files whose begin says nothing.

@@ -8,7 +8,7 @@ from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from mmsbgen.report.run.saved_run import SavedRun
+from mmsbgen.export import Clustering
 from mmsbgen.report.style import (
     COLOURS,
     MANY_MARKS,
@@ -30,12 +30,12 @@ Ints = npt.NDArray[np.int64]
 SHOWN, NUMBERED = 40, 16
 
 
-def sizes(saved: SavedRun) -> Picture | None:
+def sizes(result: Clustering) -> Picture | None:
     """The picture of sizes by rank, and strength over size; None without communities."""
-    count = np.array([len(members) for members in saved.cover.members], float)
+    count = np.array([len(members) for members in result.cover.members], float)
     if not count.size:
         return None
-    strengths = saved.result.strengths
+    strengths = result.strengths
     figure, ((left, right),) = panels(1, 2, 8.6, 3.3)
     rank = np.arange(1, count.size + 1)
     if count.size <= 80 and count.max() / count.min() <= 200:
@@ -74,11 +74,13 @@ def sizes(saved: SavedRun) -> Picture | None:
     return Picture("sizes", "Sizes and strengths of communities", caption, alt, figure)
 
 
-def memberships(saved: SavedRun) -> Picture | None:
+def memberships(result: Clustering) -> Picture | None:
     """The picture of memberships per vertex, and of vertices' largest shares; None without communities."""
-    if not saved.cover.members:
+    if not result.cover.members:
         return None
-    n_of = np.bincount(np.concatenate([np.zeros(0, np.int64), *saved.cover.members]), minlength=saved.cover.n_vertices)
+    n_of = np.bincount(
+        np.concatenate([np.zeros(0, np.int64), *result.cover.members]), minlength=result.cover.n_vertices
+    )
     counts = np.bincount(n_of)
     figure, ((left, right),) = panels(1, 2, 8.6, 2.9)
     shown = counts[:11].astype(float)
@@ -94,7 +96,7 @@ def memberships(saved: SavedRun) -> Picture | None:
     left.set_xlabel("communities that a vertex is in")
     left.set_ylabel("vertices")
     left.grid(axis="y")
-    found = saved.result.affiliations
+    found = result.affiliations
     largest = found.shares[np.unique(found.vertices, return_index=True)[1]]
     right.hist(largest, bins=np.linspace(0, 1, 26).tolist(), color=COLOURS[2], linewidth=0)
     right.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -122,16 +124,16 @@ def side_by_side(likeness: Floats) -> Ints:
     return order
 
 
-def overlaps(saved: SavedRun) -> Picture | None:
+def overlaps(result: Clustering) -> Picture | None:
     """The picture of the shares of a community's members that are in another one too; None if none are shared."""
-    count = min(SHOWN, len(saved.cover.members))
+    count = min(SHOWN, len(result.cover.members))
     if count < 2:
         return None
-    shared = shared_members(saved.cover.members[:SHOWN], saved.cover.n_vertices)
+    shared = shared_members(result.cover.members[:SHOWN], result.cover.n_vertices)
     size = shared.diagonal().astype(float)
     share = shared / size[:, None]
     np.fill_diagonal(share, 0.0)
-    total = len(saved.cover.members)
+    total = len(result.cover.members)
     left_out = f" The {total - count} smaller communities are left out." if total > count else ""
     if not share.any():
         return None

@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Wedge
 
 from mmsbgen.base.id_text import plain
+from mmsbgen.export import Clustering
 from mmsbgen.graph import Graph
 from mmsbgen.report.run.community_links import apart, layout, links_between
-from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import (
     COLOURS,
     INK,
@@ -43,31 +43,28 @@ _APART = 700
 _PALETTE = COLOURS[:6]
 
 
-def is_small(graph: Graph) -> bool:
-    """Whether a graph is small enough to draw every vertex."""
-    return graph.n_vertices <= MOST_VERTICES and graph.n_links <= MOST_LINKS
-
-
-def draw(saved: SavedRun, graph: Graph | None) -> Picture | None:
+def draw(result: Clustering, graph: Graph | None) -> Picture | None:
     """The drawing of a small known graph, else of its communities; None with fewer than two communities."""
-    return draw_graph(saved, graph) if graph is not None and is_small(graph) else draw_communities(saved, graph)
+    if graph is not None and graph.n_vertices <= MOST_VERTICES and graph.n_links <= MOST_LINKS:
+        return draw_graph(result, graph)
+    return draw_communities(result, graph)
 
 
-def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
+def draw_graph(result: Clustering, graph: Graph) -> Picture:
     """The drawing of every vertex that has a link, in the colours of its communities."""
     linked = np.flatnonzero(graph.degrees() > 0)
     renumbered = np.full(graph.n_vertices, -1)
     renumbered[linked] = np.arange(linked.size)
     links = renumbered[graph.links]
-    found = incidence(saved.cover.members, saved.cover.n_vertices)
+    found = incidence(result.cover.members, result.cover.n_vertices)
     sets = [found.indices[found.indptr[v] : found.indptr[v + 1]] for v in linked]
-    main = saved.result.labels()[linked]
+    main = result.labels()[linked]
     shared = [np.intersect1d(sets[u], sets[v]) for u, v in links]
     where = layout(linked.size, links, np.array([1.0 if common.size else 0.25 for common in shared]))
     radius = _radius(where)
     if linked.size <= _APART:
         where = apart(where, np.full(linked.size, radius), 1.0 if linked.size <= _NAMED else 0.15)
-    colours = map_colours(saved, graph)
+    colours = map_colours(result, graph)
     extent = np.ptp(where, axis=0) + 1.0
     figure, axes = single(8.6, float(np.clip(8.6 * extent[1] / extent[0], 4.5, 9.0)))
     inner = [common[0] if common.size else -1 for common in shared]
@@ -103,7 +100,7 @@ def draw_graph(saved: SavedRun, graph: Graph) -> Picture:
         + (f" {alone} vertices without a link are left out." if alone else "")
     )
     alt = (
-        f"Drawing of the graph: {linked.size} vertices with {len(links)} links in {len(saved.cover.members)} "
+        f"Drawing of the graph: {linked.size} vertices with {len(links)} links in {len(result.cover.members)} "
         f"communities; {several} vertices are in more than one."
     )
     return Picture("graph", "The graph and its communities", caption, alt, figure, whole=True)
@@ -118,12 +115,12 @@ def _radius(where: Floats) -> float:
     return float(np.clip(0.4 * nearest, 0.0045 * extent, 0.013 * extent))
 
 
-def map_colours(saved: SavedRun, graph: Graph | None) -> list[str]:
+def map_colours(result: Clustering, graph: Graph | None) -> list[str]:
     """A colour for each community; connected or overlapping communities differ as far as there are colours."""
-    count = len(saved.cover.members)
-    near = shared_members(saved.cover.members[:count], saved.cover.n_vertices).astype(float)
+    count = len(result.cover.members)
+    near = shared_members(result.cover.members[:count], result.cover.n_vertices).astype(float)
     if graph is not None:
-        near += links_between(saved.cover, graph.links, count)
+        near += links_between(result.cover, graph.links, count)
     np.fill_diagonal(near, 0.0)
     taken = np.full(count, -1)
     used = np.zeros(len(_PALETTE))
@@ -181,18 +178,18 @@ def strongest(weights: Floats, each: int) -> list[tuple[int, int]]:
     return sorted(kept)
 
 
-def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
+def draw_communities(result: Clustering, graph: Graph | None) -> Picture | None:
     """The drawing of the largest communities as discs, joined by links or, without the graph, shared members."""
-    total = len(saved.cover.members)
+    total = len(result.cover.members)
     count = min(MOST_COMMUNITIES, total)
     if count < 2:
         return None
-    shared = shared_members(saved.cover.members[:count], saved.cover.n_vertices).astype(float)
+    shared = shared_members(result.cover.members[:count], result.cover.n_vertices).astype(float)
     np.fill_diagonal(shared, 0.0)
-    weights = shared if graph is None else links_between(saved.cover, graph.links, count).astype(float)
+    weights = shared if graph is None else links_between(result.cover, graph.links, count).astype(float)
     what = "shared members" if graph is None else "links between the two"
     pairs = strongest(weights, _STRONGEST)
-    size = np.array([len(members) for members in saved.cover.members[:count]], float)
+    size = np.array([len(members) for members in result.cover.members[:count]], float)
     radius = 0.85 * np.sqrt(size / size.max())
     radius = np.maximum(radius, 0.16)
     ends = np.array(pairs, np.int64).reshape(-1, 2)
@@ -212,7 +209,7 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
             capstyle="round",
         )
     )
-    faces, brightness = _faces(axes, saved, count)
+    faces, brightness = _faces(axes, result, count)
     discs = [Wedge((x, y), r, 0, 360) for (x, y), r in zip(where, radius, strict=True)]
     axes.add_collection(PatchCollection(discs, facecolors=faces, edgecolors=PAPER, linewidths=0.8, zorder=3))
     _frame(axes, where, float(radius.max()) + 0.15)
@@ -238,9 +235,9 @@ def draw_communities(saved: SavedRun, graph: Graph | None) -> Picture | None:
     return Picture("community-graph", "Communities and what leads between them", caption, alt, figure, whole=True)
 
 
-def _faces(axes: Axes, saved: SavedRun, count: int) -> tuple[list[object], list[float]]:
+def _faces(axes: Axes, result: Clustering, count: int) -> tuple[list[object], list[float]]:
     """Colours of discs by strength, and their brightness; adds a colour bar."""
-    known = saved.result.strengths[:count]
+    known = result.strengths[:count]
     top = float(known.max())
     wide = top > 10 * float(known.min()) and top > 0
     norm = LogNorm(max(float(known.min()), top / 1000), top, clip=True) if wide else Normalize(0.0, top)

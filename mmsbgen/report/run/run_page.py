@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import pairs, plain
-from mmsbgen.export.run_folder import graph_of_run
+from mmsbgen.export import Clustering
+from mmsbgen.export.run_folder import graph_of_run, read_run
 from mmsbgen.graph import Graph
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.run import community_pictures, network, trace_pictures
 from mmsbgen.report.run.centrality import centrality
 from mmsbgen.report.run.community_links import links_between
 from mmsbgen.report.run.sampling_section import sampling_section
-from mmsbgen.report.run.saved_run import SavedRun, load
 from mmsbgen.report.style import drawing, some
 from mmsbgen.sampler.diagnostics.communities import RULES
 from mmsbgen.sampler.diagnostics.verdict import Verdict, of_record
@@ -34,17 +35,21 @@ def run_page(folder: Path, graph: Path | None = None) -> HtmlPage:
     """The page of the results in ``folder``.
 
     ``graph`` is the run's edge list, by default the file that the record names.
-    Raises :class:`InputError` if there are no results, or if ``graph`` is not the run's graph.
+    Raises :class:`InputError` if there are no results, if they are damaged or do not belong together, or if ``graph``
+    is not the run's graph.
     """
-    saved = load(folder)
+    result, record = read_run(folder)
+    if record.get("command") == "propagate":
+        raise InputError(f"{folder} is of `mmsbgen propagate`: reports are of results of detect and update")
+    if absent := {"trace", "seconds", "iterations", "options"} - record.keys():
+        raise InputError(f"{folder / 'run.json'} has no {min(absent)}: run `mmsbgen detect -o` again")
     found, why = graph_of_run(folder, graph)
     missing = f"Links between communities are left out, as the run's graph is not at hand: {why}. Give it with --graph."
     with drawing():
-        return _page(saved, found, missing)
+        return _page(record, result, found, missing)
 
 
-def _page(saved: SavedRun, graph: Graph | None, missing: str) -> HtmlPage:
-    record = saved.record
+def _page(record: Record, result: Clustering, graph: Graph | None, missing: str) -> HtmlPage:
     name = plain(record["graph"]["name"], 80)
     device = record.get("device", {})
     page = HtmlPage(
@@ -52,15 +57,15 @@ def _page(saved: SavedRun, graph: Graph | None, missing: str) -> HtmlPage:
         subtitle=f"{record.get('finished', '')[:19].replace('T', ' ')} UTC, mmsbgen {record.get('mmsbgen', '')}, seed "
         f"{record.get('seed')}, on {device.get('name', 'an unknown device')} ({device.get('platform', '')})",
         notices=_notices(record, missing, graph),
-        tiles=_tiles(saved),
+        tiles=_tiles(record, result),
     )
     sections = [
-        _communities(saved, graph),
-        _sizes(saved),
-        _overlap(saved, graph),
+        _communities(record, result, graph),
+        _sizes(result),
+        _overlap(result, graph),
         _convergence(record),
         _link_probabilities(record),
-        sampling_section(saved),
+        sampling_section(record.get("sampling"), result.memberships.all_draws),
         _choice(record),
         _time(record),
         _kernels(record),
@@ -94,12 +99,12 @@ def _notices(record: Record, missing: str, graph: Graph | None) -> list[Notice]:
     return found
 
 
-def _tiles(saved: SavedRun) -> list[Tile]:
-    record, cover = saved.record, saved.cover
+def _tiles(record: Record, result: Clustering) -> list[Tile]:
+    cover = result.cover
     tiles = [
         Tile(f"{record['graph']['vertices']:,}", "vertices"),
         Tile(f"{record['graph']['links']:,}", "links"),
-        Tile(f"{len(cover.members):,}", f"communities found (K = {saved.result.memberships.k:,})"),
+        Tile(f"{len(cover.members):,}", f"communities found (K = {result.memberships.k:,})"),
         Tile(f"{cover.coverage:.1%}", "of the vertices are in a community"),
     ]
     if cover.members:
@@ -118,8 +123,8 @@ def _tiles(saved: SavedRun) -> list[Tile]:
     return tiles
 
 
-def _communities(saved: SavedRun, graph: Graph | None) -> Section:
-    cover, ids, strengths = saved.cover, saved.result.memberships.ids, saved.result.strengths
+def _communities(record: Record, result: Clustering, graph: Graph | None) -> Section:
+    cover, ids, strengths = result.cover, result.memberships.ids, result.strengths
     shown = cover.members[:_COMMUNITIES]
     central, why = centrality(graph, shown)
     rows: list[tuple[str, ...]] = []
@@ -137,28 +142,28 @@ def _communities(saved: SavedRun, graph: Graph | None) -> Section:
     named = ("ids",) if central is None else ("transitivity", "largest core number", "ids, by PageRank")
     columns = ("community", "members", "strength", *named)
     table = Table("Largest communities", columns, rows, frozenset(range(len(columns) - 1)), note)
-    rule = saved.record.get("rule") or {}
+    rule = record.get("rule") or {}
     doc = RULES[rule["name"]].doc if rule.get("name") in RULES else ""
     return Section(
         "Communities",
         f"Made by the rule {rule.get('name')} at {rule.get('threshold')}: {doc}." if rule else "",
-        some(network.draw(saved, graph)),
+        some(network.draw(result, graph)),
         [table] if rows else [],
     )
 
 
-def _sizes(saved: SavedRun) -> Section | None:
-    pictures = some(community_pictures.sizes(saved), community_pictures.memberships(saved))
+def _sizes(result: Clustering) -> Section | None:
+    pictures = some(community_pictures.sizes(result), community_pictures.memberships(result))
     return Section("Sizes and memberships", "", pictures) if pictures else None
 
 
-def _overlap(saved: SavedRun, graph: Graph | None) -> Section | None:
-    count = min(network.MOST_COMMUNITIES, len(saved.cover.members))
+def _overlap(result: Clustering, graph: Graph | None) -> Section | None:
+    count = min(network.MOST_COMMUNITIES, len(result.cover.members))
     if count < 2:
         return None
-    shared = shared_members(saved.cover.members[:count], saved.cover.n_vertices)
-    between = links_between(saved.cover, graph.links, count) if graph is not None else None
-    picture = community_pictures.overlaps(saved)
+    shared = shared_members(result.cover.members[:count], result.cover.n_vertices)
+    between = links_between(result.cover, graph.links, count) if graph is not None else None
+    picture = community_pictures.overlaps(result)
     upper = np.triu(np.ones_like(shared, bool), 1)
     weight = np.where(upper, shared, 0) if picture is not None or between is None else np.where(upper, between, 0)
     order = np.argsort(-weight, axis=None, kind="stable")[:_PAIRS]

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.report.page import Section, Table
-from mmsbgen.report.run.saved_run import SavedRun
 from mmsbgen.report.style import MUTED, Picture, colour, panels
 from mmsbgen.sampler.posterior.draws import Draws, aligned
 from mmsbgen.sampler.posterior.r_hat import LEAST_DRAWS, split
@@ -23,11 +22,10 @@ _SHOWN = {
 }
 
 
-def sampling_section(saved: SavedRun) -> Section | None:
-    """The section on the draws of a run; None for a run that optimises."""
-    if not (told := saved.record.get("sampling")):
+def sampling_section(told: Mapping[str, Any] | None, draws: list[Draws]) -> Section | None:
+    """The section on the draws of a run, of which its record has ``told``; None for a run that optimises."""
+    if not told:
         return None
-    draws = saved.result.memberships.all_draws
     picture = _picture(draws) if draws else None
     return Section("Sampling", told["text"], [] if picture is None else [picture], [_table(told)])
 

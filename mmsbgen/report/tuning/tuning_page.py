@@ -17,13 +17,9 @@ from mmsbgen.report.tuning.cases import Case, by_device, cases_of, device_label,
 _ROWS = 200
 
 
+@drawing()
 def tuning_page(bundle: Bundle, where: str) -> HtmlPage:
     """The page of tuning records; ``where`` is the place of their database, for the subtitle."""
-    with drawing():
-        return _page(bundle, where)
-
-
-def _page(bundle: Bundle, where: str) -> HtmlPage:
     trials = bundle.trials
     cases = cases_of(trials)
     failed = sum(trial.status != "ok" for trial in trials)

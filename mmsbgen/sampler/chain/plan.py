@@ -13,10 +13,12 @@ from mmsbgen.kernels.build import traits_of
 from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of_sized
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_partners import BlockSharedPartners
+from mmsbgen.sampler.minibatch.block_sweeps import Sweeps
 from mmsbgen.sampler.minibatch.drawn_ahead import rounds
 from mmsbgen.sampler.minibatch.partners import AllPartners, OwnPartners, Partners, StarSharedPartners
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.posterior.draws import DrawRecorder
+from mmsbgen.sampler.starts.background_search import only_moved
 from mmsbgen.sampler.state import arrays, buffers, memory_needs
 from mmsbgen.sampler.state.device_state import State, StateShape
 
@@ -44,7 +46,7 @@ class Plan:
         self.sources = strategies.Sources(split, self.links, self.held, options)
         self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
         self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
-        self.sweeps = strategies.sweeps(self.sources) if options.block else None
+        self.sweeps = Sweeps(split, options.size, options.seed) if options.block else None
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of_sized(split, options, self.rule, info)
         self.shape = StateShape(
@@ -68,7 +70,8 @@ class Plan:
         )
         placed = self.shape.arrays(options.keeps_mean, options.keeps_spread) + self.specs
         on_device, largest = arrays.bytes_by_purpose(placed), arrays.largest(placed)
-        self.needs = memory_needs.MemoryNeeds(on_device, self._host_bytes(results), largest)
+        host = self._host_bytes(results, sum(on_device.values()))
+        self.needs = memory_needs.MemoryNeeds(on_device, host, largest, self._held())
 
     def require(self, used: int = 0) -> str:
         """Check the memory; returns what it takes in words, see :func:`mmsbgen.sampler.state.memory_needs.require`."""
@@ -78,6 +81,14 @@ class Plan:
     def starts_from_sets(self) -> bool:
         """Whether a start may set rows from sets of vertices."""
         return self.options.start != "random" or self.options.phased
+
+    @property
+    def theta_scale(self) -> float:
+        """eps of theta over eps of phi: by default one over the number of pairs that inform one community."""
+        if self.options.theta_scale is not None:
+            return self.options.theta_scale
+        n, k = self.shape.n_vertices, self.shape.k
+        return 1.0 / max(1.0, self.split.n_training_links / k + (n / k) ** 2 / 4)
 
     @property
     def export_rows(self) -> int:
@@ -108,7 +119,12 @@ class Plan:
         each = self.max_vertices * (12 + real) + self.partners.bytes_each
         return rounds(self.info.kind, each)
 
-    def _host_bytes(self, results: int) -> dict[str, int]:
+    def _held(self) -> int:
+        """Bytes of the graph that are in memory by now."""
+        adjacency = self.split.training_adjacency
+        return sum(array.nbytes for array in (self.split.graph.links, adjacency.offsets, adjacency.neighbours))
+
+    def _host_bytes(self, results: int, on_device: int) -> dict[str, int]:
         graph, shape = self.split.graph, self.shape
         pairs = len(self.split.validation.pairs) + len(self.split.test.pairs)
         listed = 3 * 8 * graph.n_vertices if self.sweeps else self.max_pairs * 40
@@ -116,10 +132,11 @@ class Plan:
         each = memory_needs.NARROWED if shape.stored.narrow else shape.real.itemsize
         starts = 0
         if self.starts_from_sets:
-            starts = memory_needs.of_start(graph.n_vertices, graph.n_links, rows * each)
+            moved = only_moved(self.split, self.options, self.info, on_device)
+            starts = memory_needs.of_start(graph.n_vertices, graph.n_links, rows * each, moved)
         if self.options.refines:
             # Refinement takes it after the starts.
-            starts = max(starts, memory_needs.of_refinement(graph.n_links))
+            starts = max(starts, memory_needs.of_refinement(graph.n_links, graph.n_vertices * shape.entries))
         return {
             "graph": memory_needs.of_graph(graph.n_vertices, graph.n_links),
             "starts": starts,

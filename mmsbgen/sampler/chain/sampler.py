@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.backends.base import Event
-from mmsbgen.backends.ranks.world import LostRankError
 from mmsbgen.base.errors import CompileError, ConfigError, InputError
 from mmsbgen.families.mmsb.blocks.link_kernels import links_groups
 from mmsbgen.graph import Split
@@ -78,6 +78,9 @@ class Sampler:
         self.strategy, self.sources, self.sweeps = plan.strategy, plan.sources, plan.sweeps
         self.max_vertices, self.capacity = plan.max_vertices, plan.capacity
         self.rule, self.problem, self.shape, self.partners = plan.rule, plan.problem, plan.shape, plan.partners
+        self.per_sweep = plan.sweeps.per_sweep if plan.sweeps else 1
+        """Iterations per sweep of blocks; 1 for other mini-batches."""
+        self.theta_scale = plan.theta_scale
         self.chain = self._first()
         """State of the chain on the host; replacing it does not change the arrays on the device."""
         self.stages = StageClock(runtime.device)
@@ -104,6 +107,7 @@ class Sampler:
             self.values = self.state.buffers | placed | scalars
             self._at_step = dict(self.values)
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
+            self.state.users += [self.values, self._at_step, self.held_values]
             own = self.partners.kernels + (() if options.block else ("theta_partial",))
             own += ("draw_stars",) if self.strategy.stars else ()
             if plan.starts_from_sets and not self.shape.stored.narrow and not options.sparse:
@@ -111,8 +115,8 @@ class Sampler:
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
             if team is not None and isinstance(self.state, SparseState):
                 config = self.kernels["sparse_rows"].config
-                share = SharedSweeps(team, split, self.problem, self.state, self.values, config, options.samples)
-                self.partners = self.shared = share
+                given = team, split, self.problem, self.state, self.values, config, self._undo, options.samples
+                self.partners = self.shared = SharedSweeps(*given)
             self.batches = self._batches(plan.rounds)
             if fused or (fused is None and fused_by_default(self.device.info.backend, options.mini_batch)):
                 self.loop = self._loop(fused)
@@ -145,24 +149,11 @@ class Sampler:
     # Schedule ------------------------------------------------------------------------------------------------
 
     @property
-    def theta_scale(self) -> float:
-        """eps of theta over eps of phi: by default one over the number of pairs that inform one community."""
-        if self.options.theta_scale is not None:
-            return self.options.theta_scale
-        n, k = self.split.graph.n_vertices, self.options.n_communities
-        return 1.0 / max(1.0, self.split.n_training_links / k + (n / k) ** 2 / 4)
-
-    @property
     def time(self) -> float:
         """Time of the schedule: iterations of stars and pairs, or sweeps of blocks with set-backs by refinements."""
         if self.options.block:
             return self.course.clock_at + (self.iteration - self.course.clock_from) / self.per_sweep
         return float(self.iteration)
-
-    @property
-    def per_sweep(self) -> int:
-        """Iterations per sweep of blocks; 1 for other mini-batches."""
-        return self.sweeps.per_sweep if self.sweeps else 1
 
     @property
     def limit(self) -> int:
@@ -259,29 +250,28 @@ class Sampler:
         self.state.set_theta(theta)
         self.kernels["update_beta"].launch(self.shape.row, self.values)
 
-    def step(self) -> Batch:
-        """Queue the stages of one iteration without waiting for the device; returns its mini-batch."""
+    def step(self, goes_on: bool = False) -> Batch:
+        """Queue the stages of one iteration; returns its mini-batch.
+
+        Waits only for a sweep that ranks share to be exchanged or, if the chain ``goes_on``, for the one before it.
+        If a rank is lost, the chain is as after the last sweep that was exchanged.
+        """
         begin = time.perf_counter()
         batch = self.batches.batch(self.iteration + 1, self.launch)
         self.stages.add({"mini-batch": time.perf_counter() - begin})
-        n, before = batch.n_vertices, self.chain
+        n = batch.n_vertices
         self.chain = self.chain.counted(1, n)
         if not n:
             return batch
         eps, values = self.eps, self._at_step
-        # At most one group per pair: further groups would only add zeros.
-        groups = min(batch.n_pairs, self.capacity.groups)
+        # At most one group per pair: further groups would only add zeros.  Sparse rows have one.
+        groups = max(1, min(batch.n_pairs, self.capacity.groups))
         step, round_ = self._theta_step(eps, n), batch.first // self.max_vertices
         values.update(StepScalars.of(self.iteration, batch, round_, eps, step, groups, self.shape.real.type)._asdict())
         adds_noise = self.sampling and self.options.phased
-        try:
-            self.partners.update(self.launch, n, values, adds_noise)
-        except LostRankError:
-            self.chain = before
-            raise
+        self.partners.update(self.launch, n, values, adds_noise)
         if isinstance(self.state, SparseState):
-            self.state.exchange(self.values, self._at_step, self.held_values)
-            values["n_groups"] = np.uint32(1)
+            self.state.exchange()
         elif self.options.block:
             # Read after the launch: it replaces a configuration that fails.
             links = self.kernels[LINKS_DRAWN if adds_noise else LINKS]
@@ -293,12 +283,23 @@ class Sampler:
         if self.options.block or batch.n_pairs:
             drawn = self.options.block and self._draws_theta
             self.launch("theta", THETA_DRAWN if drawn else THETA, self.shape.row, values)
+        if self.shared is not None:
+            self.shared.settle(goes_on)
         return batch
+
+    def settle(self) -> None:
+        """Wait for the device, and before that for shared sweeps; if a rank is lost, as :meth:`step`."""
+        if self.shared is not None:
+            self.shared.settle()
+        self.device.synchronize()
+
+    def _undo(self, sweeps: int) -> None:
+        self.chain = self.chain.counted(-sweeps, -sweeps * self.shape.n_vertices)
 
     def advance(self, most: int) -> int:
         """Queue as many iterations as one launch can run, from 1 to ``most``; returns their number."""
         if self.loop is None or not isinstance(self.batches, DrawnAhead):
-            self.step()
+            self.step(goes_on=most > 1)
             return 1
         first = self.iteration + 1
         sizes = self.batches.sizes(first, self.launch)[:most]
@@ -390,8 +391,7 @@ class Sampler:
 
     def clipped(self) -> int:
         """Number of coordinates whose flow the split step has bounded so far."""
-        found = int(self.device.download(self.values["clip_counts"]).sum(dtype=np.int64))
-        found += 0 if self.shared is None else self.shared.report()
-        self.device.write(self.values["clip_counts"], np.zeros(self.max_vertices, np.uint32))
+        own = partial(arrays.take_counts, self.device, self.values["clip_counts"])
+        found = own() if self.shared is None else self.shared.report(own)
         self.chain = self.chain._replace(clips=self.chain.clips + found)
         return self.chain.clips

@@ -34,6 +34,8 @@ _A_LINK = _RATHER = 0.5
 _PASSES = 3
 #: Share of a vertex's links that puts it into the community that explains them, whatever its row.
 _MOST = 0.5
+#: Fewest members of a community.
+_SMALLEST = 2
 #: Called with the share that is done.
 Tell = Callable[[float], None]
 
@@ -129,9 +131,10 @@ def _counted(
     given, at = at is not None, np.flatnonzero(known >= least) if at is None else at
     counts = known.ravel()[at].astype(np.float64)
     if vertices.size:
-        row = np.minimum(np.searchsorted(vertices, at // r), vertices.size - 1)
-        exact = np.flatnonzero(vertices[row] == at // r)
-        counts[exact] = flat[row[exact] * r + at[exact] % r]
+        is_exact = np.zeros(len(known), bool)
+        is_exact[vertices] = True
+        exact = np.flatnonzero(is_exact[at // r])
+        counts[exact] = flat[np.searchsorted(vertices, at[exact] // r) * r + at[exact] % r]
     kept = slice(None) if given else counts >= least
     return at[kept], counts[kept]
 
@@ -266,7 +269,6 @@ def cover(
     links: Array,
     rule: str,
     threshold: float | None = None,
-    min_size: int = 2,
     rows: RowSource | None = None,
     tell: Tell = lambda share: None,
     adjacency: Adjacency | None = None,
@@ -283,7 +285,6 @@ def cover(
         links: ``[E, 2]``, vertex numbers.
         rule: name of the rule.
         threshold: threshold of the rule, by default its own.
-        min_size: smallest size of a community.
         rows: source of whole rows for ``evidence``, ``share`` and ``link``, by default the entries of ``m``.
         tell: called by ``evidence``, ``share`` and ``link`` with the share of the links that is done.
         adjacency: adjacency of most of the links, if there is one: components are then found faster.
@@ -294,11 +295,11 @@ def cover(
     seen_by_rule = m.first(entries_needed(rule, value, m.k))
     vertices, communities = RULES[rule].apply(seen_by_rule, read, links, value, tell)
     weak = m.beta <= 2.0 * len(links) / max(1, n * (n - 1))
-    vertices, communities = _without_needless(vertices, communities, weak, n, min_size)
+    vertices, communities = _without_needless(vertices, communities, weak, n)
     components: list[Ints] = []
     if RULES[rule].covers:
         labels = components_of(n, links, adjacency)
-        vertices, communities = _large_enough(*in_one_component(labels, vertices, communities), min_size)
+        vertices, communities = _large_enough(*in_one_component(labels, vertices, communities))
         more = attached(m, read, links, vertices, communities)
         vertices, communities = (np.concatenate(both) for both in zip((vertices, communities), more, strict=True))
         components = small_components(labels, vertices)
@@ -318,20 +319,20 @@ def cover(
     return Cover(found, n, tuple(np.flatnonzero((own >= 0) & weak[own]).tolist())), _numbered(m, own, found, links)
 
 
-def _without_needless(vertices: Ints, communities: Ints, weak: Array, n: int, min_size: int) -> tuple[Ints, Ints]:
+def _without_needless(vertices: Ints, communities: Ints, weak: Array, n: int) -> tuple[Ints, Ints]:
     """The memberships without too small communities, and without those in a background of vertices in another one."""
     sizes = np.bincount(communities, minlength=weak.size)
-    kept = weak[communities] | (sizes[communities] >= min_size)
+    kept = weak[communities] | (sizes[communities] >= _SMALLEST)
     vertices, communities = vertices[kept], communities[kept]
     elsewhere = np.zeros(n, bool)
     elsewhere[vertices[~weak[communities]]] = True
     kept = ~(weak[communities] & elsewhere[vertices])
-    return _large_enough(vertices[kept], communities[kept], min_size)
+    return _large_enough(vertices[kept], communities[kept])
 
 
-def _large_enough(vertices: Ints, communities: Ints, min_size: int) -> tuple[Ints, Ints]:
-    """The memberships in communities of at least ``min_size`` members."""
-    kept = np.bincount(communities)[communities] >= min_size
+def _large_enough(vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:
+    """The memberships in communities of at least two members."""
+    kept = np.bincount(communities)[communities] >= _SMALLEST
     return vertices[kept], communities[kept]
 
 

@@ -102,13 +102,15 @@ def link_probabilities(sampler: Sampler, pairs: Ints) -> Floats:
     :func:`mmsbgen.sampler.diagnostics.explained_links.as_unknown`.
     """
     beta, delta = sampler.beta(), sampler.options.crossing
-    found = explained_links.link_probabilities(pairs, _rows(sampler, row_source(sampler)), beta, delta)
+    found = explained_links.link_probabilities(pairs, predicting_rows(sampler), beta, delta)
     # Rows of 16 bits may sum to slightly more than 1; the kernels clamp in the same way.
     return np.minimum(found, 1.0 - BETA_FLOOR) if sampler.shape.stored.narrow else found
 
 
-def _rows(sampler: Sampler, rows: RowSource) -> RowSource:
-    return explained_links.as_unknown(rows, sampler.split.unlinked, np.full(sampler.shape.k, 1.0 / sampler.shape.k))
+def predicting_rows(sampler: Sampler, mean: bool = True) -> RowSource:
+    """:func:`row_source` for predictions: vertices without a training link have the prior's mean row."""
+    k = sampler.shape.k
+    return explained_links.as_unknown(row_source(sampler, mean), sampler.split.unlinked, np.full(k, 1.0 / k))
 
 
 def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
@@ -117,7 +119,7 @@ def _of_unknown(sampler: Sampler, probabilities: Floats) -> None:
     unknown = split.unlinked_validation
     if not unknown.size:
         return
-    rows, beta = _rows(sampler, row_source(sampler, mean=False)), sampler.state.beta()
+    rows, beta = predicting_rows(sampler, mean=False), sampler.state.beta()
     p = probabilities.copy()
     p[unknown] = explained_links.link_probabilities(
         split.validation.pairs[unknown], rows, beta, sampler.options.crossing
@@ -145,7 +147,7 @@ def evaluation(sampler: Sampler, seconds: float) -> dict[str, Any]:
     The sample enters the chain's means and, where it is of the posterior, its draws.  Raises :class:`MmsbgenError` if
     row sums are not finite.
     """
-    sampler.device.synchronize()
+    sampler.settle()
     options = sampler.options
     burnt_in = sampler.course.burnt_in(options, sampler.iteration)
     drawn = sampler.sampling or options.draws_noise

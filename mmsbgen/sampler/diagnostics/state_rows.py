@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array, EntryRows, Explained, Floats, Ints, RowSource
 from mmsbgen.sampler.state.sparse_state import SparseState
+
+#: Sparse rows that a thread takes at a time.
+_ROWS = 1 << 17
 
 
 class Rows:
@@ -102,6 +106,11 @@ class SparseRows(_OnDevice):
                 array[first : first + step] = device.download_range(values[name], 0, len(part))
         return communities, found
 
+    def communities(self) -> Array:
+        """The communities ``[N, R]`` of all entries; unused ones have NONE."""
+        found: Array = self._device.download(self._values["communities"])
+        return found
+
     def __call__(self, vertices: Ints) -> Array:
         """The rows ``[V, K]`` of ``vertices`` ``[V]``."""
         return expanded(*self.entries(vertices), self._shape.k, self._shape.floor).astype(self._shape.real)
@@ -116,6 +125,26 @@ class SparseRows(_OnDevice):
 
         With ``members`` ``[N, r]``, only links to vertices that are members of the entry's community count.
         """
+        held = (pairs.pairs[np.asarray(pairs.labels, bool)] for pairs in (self._split.validation, self._split.test))
+        return self._counted(members, best=False), np.concatenate(list(held))
+
+    def best_links(self, members: Array | None = None) -> Array:
+        """How many training links each entry explains best ``[N, R]``; ``members`` as for :meth:`explained_links`."""
+        return self._counted(members, best=True)
+
+    def best_of(self, counts: Array) -> Floats:
+        """Sums ``[K]`` by community of ``counts`` ``[N, R]`` of :meth:`best_links`: most links count at both ends."""
+        communities, k = self.communities(), self._shape.k
+
+        def of(first: int) -> Floats:
+            part = slice(first, first + _ROWS)
+            used = counts[part] > 0
+            found: Floats = np.bincount(communities[part][used], counts[part][used], k).astype(np.float64)
+            return found
+
+        return sum(side_by_side(of, range(0, len(counts), _ROWS)), np.zeros(k))
+
+    def _counted(self, members: Array | None, best: bool) -> Array:
         n = self._shape.n_vertices
         masks = np.zeros((n, 8), np.uint8)
         if members is not None:
@@ -125,11 +154,12 @@ class SparseRows(_OnDevice):
             bits = np.packbits(wide, bitorder="little").reshape(n, -1)
             masks[:, : bits.shape[1]] = bits
         given = {"n_vertices": np.uint32(n), "only_members": np.uint32(members is not None)}
+        given["only_best"] = np.uint32(best)
         with self._device.upload(masks.view(np.uint64).ravel()) as placed:
             self._kernels["sparse_shares"].launch(n, self._values | given | {"members": placed})
             self._device.synchronize()
-        held = (pairs.pairs[np.asarray(pairs.labels, bool)] for pairs in (self._split.validation, self._split.test))
-        return self._device.download(self._values["explained_links"]), np.concatenate(list(held))
+        found: Array = self._device.download(self._values["explained_links"])
+        return found
 
 
 def row_source(sampler: Sampler, mean: bool = True) -> RowSource:

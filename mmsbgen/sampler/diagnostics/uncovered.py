@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 #: Fewest vertices of a connected component that is a community by itself.
 _SMALLEST = 2
 #: Most levels of the search for the largest component, and neighbours that are looked at together.
-_LEVELS, _PART = 64, 1 << 22
+_LEVELS, _PART = 64, 1 << 20
 #: Links to uncovered vertices that are looked at together, about.
 _BORDER = 1 << 22
 
@@ -118,16 +118,26 @@ def _reached(adjacency: Adjacency) -> Bools:
     offsets, found = adjacency.offsets, np.array([adjacency.degrees.argmax()])
     reached = np.zeros(adjacency.n_vertices, bool)
     reached[found] = True
+
+    def reach(part: tuple[Ints, Ints]) -> None:
+        vertices, counts = part  # threads may write the same value to one place
+        reached[adjacency.neighbours[numbers_of_ranges(offsets[vertices], counts)]] = True
+
     for _ in range(_LEVELS):
-        before = reached.copy()
-        counts = adjacency.degrees[found]
-        ends = np.cumsum(counts)
-        for part in np.split(np.arange(found.size), np.searchsorted(ends, np.arange(_PART, ends[-1], _PART))):
-            reached[adjacency.neighbours[numbers_of_ranges(offsets[found[part]], counts[part])]] = True
+        before, counts = reached.copy(), adjacency.degrees[found]
+        level = zip(np.split(found, cuts := _cuts(counts)), np.split(counts, cuts), strict=True)
+        for _ in side_by_side(reach, level):
+            pass
         found = np.flatnonzero(reached & ~before)
         if not found.size:
             break
     return reached
+
+
+def _cuts(counts: Ints) -> Ints:
+    """Where parts of about ``_PART`` neighbours begin, but the first."""
+    ends = np.cumsum(counts)
+    return np.searchsorted(ends, np.arange(_PART, ends[-1], _PART))
 
 
 def in_one_component(labels: Ints, vertices: Ints, communities: Ints) -> tuple[Ints, Ints]:

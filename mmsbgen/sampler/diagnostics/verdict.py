@@ -21,12 +21,12 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.graph import Split
-from mmsbgen.graph.graph import AT_A_TIME
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.graph.ids import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
-from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource, as_unknown
+from mmsbgen.sampler.diagnostics.evaluation import predicting_rows
+from mmsbgen.sampler.diagnostics.explained_links import Floats, Ints, RowSource
 from mmsbgen.sampler.diagnostics.rewired_graphs import OUTSTANDING, Labels, Rewired, rewired
-from mmsbgen.sampler.diagnostics.state_rows import row_source
 
 #: Sets of swapped pairs, and rounds of swaps between two of them; a round proposes a swap for every pair.
 _SETS, _ROUNDS = 199, 2
@@ -141,9 +141,10 @@ def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: N
     ``tell`` is called with what is being made and the share done.
     """
     split, seed = sampler.split, sampler.options.seed
-    rows = as_unknown(row_source(sampler), split.unlinked, np.full(sampler.shape.k, 1.0 / sampler.shape.k))
     weights = sampler.beta() - sampler.options.crossing
-    ranked = ranks(split, rows, weights, seed, lambda share: tell("links with the same degrees", share))
+    ranked = ranks(
+        split, predicting_rows(sampler), weights, seed, lambda share: tell("links with the same degrees", share)
+    )
     compared = None
     clear = ranked is not None and ranked.clear
     if not clear and split.graph.n_links <= _SMALL and split.graph.n_vertices <= _FEW_VERTICES:
@@ -270,11 +271,12 @@ def ranks(
     list(side_by_side(lambda part: np.matmul(weighted[part], pi.T, out=scores[part]), parts))
 
     def means(drawn: Ints, known: list[npt.NDArray[Any]], share: float) -> Floats:
-        barred = _barred(vertices, known, split.graph.n_vertices)
+        barred = _barred(vertices, split.training_adjacency, known)
         return mean_ranks(drawn, scores, barred, rng, lambda done: tell(share + done / (1 + corrected)))
 
-    found = means(ends[: len(links)], [split.training_links, *(p.pairs[~p.labels] for p in held_out)], 0)
-    excess = found - means(ends[len(links) :], [split.graph.links], 0.5) if corrected else found
+    found = means(ends[: len(links)], [part.pairs[~part.labels] for part in held_out], 0)
+    also = [part.pairs[part.labels] for part in held_out]
+    excess = found - means(ends[len(links) :], also, 0.5) if corrected else found
     error, spread = float(found[1:].std(ddof=1)), float(excess[1:].std(ddof=1))
     deviations = float(excess[0] - excess[1:].mean()) / spread if spread > 1e-9 else 0.0
     return Ranks(len(links), float(found[0]), error, deviations)
@@ -285,16 +287,18 @@ def _some(pairs: Ints, most: int, rng: np.random.Generator) -> Ints:
     return pairs if len(pairs) <= most else pairs[np.sort(rng.choice(len(pairs), most, replace=False))]
 
 
-def _barred(vertices: Ints, known: list[npt.NDArray[Any]], n_vertices: int) -> npt.NDArray[np.bool_]:
-    """Which pairs of ``vertices`` ``[V]`` are in arrays ``known`` ``[P, 2]`` or loops, ``[V, V]``."""
-    there = np.zeros(n_vertices, np.bool_)
-    there[vertices] = True
+def _barred(vertices: Ints, adjacency: Adjacency, known: list[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    """Which pairs of ``vertices`` ``[V]`` are linked, in arrays ``known`` ``[P, 2]``, or loops, ``[V, V]``."""
+    place = np.full(adjacency.n_vertices, -1)
+    place[vertices] = np.arange(vertices.size)
     barred = np.eye(vertices.size, dtype=np.bool_)
+    for at, vertex in enumerate(vertices.tolist()):
+        near = place[adjacency.row(vertex)]
+        barred[at, near[near >= 0]] = True
     for pairs in known:
-        for first in range(0, len(pairs), AT_A_TIME):
-            part = pairs[first : first + AT_A_TIME]
-            a, b = np.searchsorted(vertices, part[there[part].all(axis=1)]).T
-            barred[a, b] = barred[b, a] = True
+        a, b = place[pairs].T
+        there = (a >= 0) & (b >= 0)
+        barred[a[there], b[there]] = barred[b[there], a[there]] = True
     return barred
 
 

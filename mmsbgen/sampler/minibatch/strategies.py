@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,6 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.counter_random import below
 from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 from mmsbgen.graph import EdgeSet, Split
-from mmsbgen.sampler.minibatch.block_sweeps import Sweeps
 from mmsbgen.sampler.options.options import Options
 
 Ints = npt.NDArray[np.int64]
@@ -90,8 +90,12 @@ def _draw(sources: Sources, iterations: Ints, number: int, bound: int) -> Ints:
     return below(sources.options.seed, number, 0, iterations, Purpose.mini_batch, bound)
 
 
-def _stars(sources: Sources, first: int, count: int, links: bool | None) -> Stars:
-    """The stars of ``count`` iterations from ``first`` on; ``links`` None chooses links or non-links by a coin."""
+def random_node(sources: Sources, first: int, count: int, links: bool | None = None) -> Stars:
+    """Stratified random node: the stars of ``count`` iterations from ``first`` on.
+
+    A coin decides between all links of a vertex (h = N) and m of its non-links.  With ``links`` given there is only
+    one stratum; every link is then drawn with chance 2/N.
+    """
     n, iterations = sources.n_vertices, np.arange(first, first + count)
     centres = _draw(sources, iterations, 0, n)
     if links is None:
@@ -106,21 +110,6 @@ def _stars(sources: Sources, first: int, count: int, links: bool | None) -> Star
     return Stars(centres, np.where(others > 0, others + 1, 0), weights)
 
 
-def random_node(sources: Sources, first: int, count: int) -> Stars:
-    """Stratified random node: a coin decides between all links of a vertex (h = N) and m of its non-links."""
-    return _stars(sources, first, count, None)
-
-
-def random_node_link(sources: Sources, first: int, count: int) -> Stars:
-    """The link stratum of :func:`random_node` only: every link is drawn with chance 2/N."""
-    return _stars(sources, first, count, True)
-
-
-def random_node_non_link(sources: Sources, first: int, count: int) -> Stars:
-    """The non-link stratum of :func:`random_node` only."""
-    return _stars(sources, first, count, False)
-
-
 def random_pair(sources: Sources, iteration: int) -> MiniBatch:
     """Pairs drawn uniformly with replacement from all N(N-1)/2; held-out pairs get weight 0."""
     n, m, seed = sources.n_vertices, sources.options.size, sources.options.seed
@@ -128,19 +117,9 @@ def random_pair(sources: Sources, iteration: int) -> MiniBatch:
     b = below(seed, np.arange(m), 1, iteration, Purpose.mini_batch_pair, n - 1)
     b += b >= a
     weight = n * (n - 1) / 2 / m
-    weights = _signed(sources, a, b, weight, -weight * sources.nonlink_factor())
+    weights = np.where(sources.links.contains(a, b), weight, -weight * sources.nonlink_factor())
+    weights[sources.held.contains(a, b) | (a == b)] = 0.0
     return MiniBatch(np.unique(np.concatenate([a, b])), a, b, weights)
-
-
-def _signed(sources: Sources, a: Ints, b: Ints, link: float, non_link: float) -> Floats:
-    signed = np.where(sources.links.contains(a, b), link, non_link)
-    signed[sources.held.contains(a, b) | (a == b)] = 0.0
-    return signed
-
-
-def sweeps(sources: Sources) -> Sweeps:
-    """The blocks of a run."""
-    return Sweeps(sources.split, sources.options.size, sources.options.seed)
 
 
 def _most_non_links(sources: Sources) -> int:
@@ -161,12 +140,12 @@ STRATEGIES: dict[str, Registered] = {
     "random-node-link": Registered(
         lambda s: 1 + _largest_degree(s),
         _largest_degree,
-        random_node_link,
+        partial(random_node, links=True),
     ),
     "random-node-non-link": Registered(
         lambda s: 1 + _most_non_links(s),
         _most_non_links,
-        random_node_non_link,
+        partial(random_node, links=False),
     ),
     "random-pair": Registered(
         lambda s: min(2 * s.options.size, s.n_vertices),

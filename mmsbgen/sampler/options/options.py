@@ -7,7 +7,7 @@ import math
 from dataclasses import MISSING, dataclass
 from typing import Any
 
-from mmsbgen.base.declared_options import check_options, option, options_of
+from mmsbgen.base.declared_options import check_options, option
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_ALPHA
@@ -392,8 +392,6 @@ class Options:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Options:
-        """The inverse of ``dataclasses.asdict``; earlier versions wrote flags as they were given, 0 or 1 too."""
-        flags = {name for name, declared in options_of(cls).items() if declared.kind is bool}
-        values = {name: bool(x) if name in flags and x is not None else x for name, x in values.items()}
+        """The inverse of ``dataclasses.asdict``."""
         schedule = values.get("schedule")
         return cls(**(values | {"schedule": Schedule(**schedule) if schedule else None, "eta": tuple(values["eta"])}))

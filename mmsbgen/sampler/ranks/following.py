@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-import itertools
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from mmsbgen.backends.base import Buffer
 from mmsbgen.backends.ranks.exchanges import Exchange
-from mmsbgen.backends.ranks.world import LostRankError, Released, World, short
-from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.backends.ranks.world import World, short
+from mmsbgen.base.errors import LaunchError, MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN
 from mmsbgen.sampler.ranks import ranges
-from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweepTimes, SweptRange
-from mmsbgen.sampler.state.arrays import bytes_by_purpose, largest
+from mmsbgen.sampler.ranks.sharing import ABANDON_S, CHANGED, EACH_SWEEP, STEP, SweptRange
+from mmsbgen.sampler.state.arrays import bytes_by_purpose, largest, release, take_counts
 from mmsbgen.sampler.state.device_state import StateShape
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, require
 from mmsbgen.sampler.state.sparse_state import SparseState
+from mmsbgen.sampler.state.stage_clock import StageClock
 
 
 def follow(world: World, runtime: Runtime, exchange: Exchange, alike: bool) -> None:
     """Do what rank 0 tells until it dissolves the team; ``alike`` is whether the device is like that of rank 0."""
+    try:
+        _follow(world, runtime, exchange, alike)
+    except BaseException as error:
+        # NCCL's kernels wait for a rank that is no more, and the device for them.
+        timer = world.ends_after(ABANDON_S, error)
+        with suppress(LaunchError):  # where the device has failed
+            exchange.abandon()
+        timer.cancel()
+        raise
+
+
+def _follow(world: World, runtime: Runtime, exchange: Exchange, alike: bool) -> None:
     chains: dict[int, _Chain] = {}
     while True:
         what, *values = world.hear()
+        if what != "sweep":
+            # All else waits for the device, and such a wait could not be left when a rank is lost.
+            exchange.settle()
         if what == "dissolve":
             return exchange.close()
         number, *values = values
@@ -65,14 +81,15 @@ class _Chain:
         links: int,
         samples: bool,
     ) -> None:
-        self._world, self._exchange, self._device, self._shape = world, exchange, runtime.device, shape
+        self._world, self._exchange, self._device = world, exchange, runtime.device
         n, device = shape.n_vertices, runtime.device
         own = 4 * links // world.size
         needs = bytes_by_purpose(shape.arrays()) | {"adjacency": 8 * n + own, "mini-batch": 8 * n}
         most = max(largest(shape.arrays()), ("adjacency", own), key=lambda item: item[1])
         require(MemoryNeeds(needs, {"graph": 8 * n + own}, most), device.info, device.allocated)
         self._buffers: dict[str, Buffer] = {}
-        self._swept = SweptRange(device, exchange)
+        self._times = StageClock(device)
+        self._swept = SweptRange(device, exchange, self._times)
         self._state = SparseState(device, shape)
         try:
             self._buffers["neighbour_offsets"] = device.zeros(n + 1, np.uint64)
@@ -86,7 +103,6 @@ class _Chain:
             self.close()
             raise
         self._scalars = scalars
-        self._times = SweepTimes(device)
 
     def range(self, pieces: ranges.Ints) -> None:
         """Take the links of this rank's range."""
@@ -106,29 +122,21 @@ class _Chain:
         """Sweep the range, with noise if it ``draws``, and exchange rows and sums."""
         exchange, held = self._exchange, self._state.buffers
         values = held | self._buffers | self._scalars | dict(zip(STEP, step, strict=True))
-        try:
-            if changed:
-                exchange.share([held[name] for name in CHANGED])
-            exchange.share([held[name] for name in EACH_SWEEP])
-            self._times.add(self._swept.sweep(self._kernels[draws].launch, values))
-        except (Released, LostRankError) as error:
-            # NCCL's kernels wait for a rank that is no more, and the device for them.
-            timer = self._world.ends_after(ABANDON_S, error)
-            exchange.abandon()
-            timer.cancel()
-            raise
+        if changed:
+            exchange.share([held[name] for name in CHANGED])
+        exchange.share([held[name] for name in EACH_SWEEP])
+        self._swept.sweep(self._kernels[draws].launch, values)
         self._device.copy(held["fixed_sums"], self._buffers["no_sums"])
         self._state.exchange()
+        exchange.settle(exchange.ahead)
 
     def report(self) -> None:
         """Tell the seconds of the sweeps since the last report, and the flows bounded in them."""
-        clips = self._buffers["clip_counts"]
-        found = int(self._device.download(clips).sum(dtype=np.int64))
-        self._device.write(clips, np.zeros(self._shape.n_vertices, np.uint32))
-        self._world.answers((self._times.take(), found))
+        found = take_counts(self._device, self._buffers["clip_counts"])
+        self._world.answers((self._times.take(SWEEP), found))
 
     def close(self) -> None:
         """Release the arrays."""
         self._swept.release()
-        for buffer in itertools.chain(self._state.buffers.values(), self._buffers.values()):
-            buffer.release()
+        self._state.release()
+        release(self._buffers.values())

@@ -2,6 +2,9 @@
 
 Every rank holds all rows and sweeps a range of the vertices.  Then the new rows go to all ranks, and the sums over
 vertices, which are integers, to rank 0: the chain's bits do not depend on the number of ranks.
+
+Where exchanges are queued, as NCCL's, the next sweep is queued while the devices do this one, so that they do not wait
+for the hosts.  Rank 0 keeps the state before each sweep until that is known to have been exchanged everywhere.
 """
 
 from __future__ import annotations
@@ -25,12 +28,15 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN, Launch
 from mmsbgen.sampler.ranks import ranges
+from mmsbgen.sampler.state.arrays import release
 from mmsbgen.sampler.state.sparse_state import SparseState
-from mmsbgen.sampler.state.stage_clock import MOST_EVENTS
+from mmsbgen.sampler.state.stage_clock import StageClock
 
 #: Arrays that all ranks get when rank 0 has changed the rows, those that they get before each sweep and after it.
 CHANGED = ("communities", "values", "row_sums")
 EACH_SWEEP = ("totals", "beta")
+#: Arrays that a sweep and the kernels after it change in place.
+IN_PLACE = ("row_sums", "totals", "theta", "beta")
 NEW_ROWS = ("new_communities", "new_values", "row_sums")
 #: Scalars of the sweep's kernel that do not change in a run, and those that do.
 SCALARS = ("alpha", "delta", "floor_pi", "non_link_weight", "inverse_n", "seed")
@@ -41,6 +47,16 @@ _UNEVEN, _SLOW = 1.05, 1.25
 ABANDON_S = 15.0
 #: Fewest sweeps before ranges are first cut anew.
 _FEWEST_SWEEPS = 2
+#: Largest share of the free memory for the rows that are kept during a sweep that is queued ahead.
+_KEPT_SHARE = 0.125
+
+
+@dataclass
+class _Before:
+    """The state before a sweep: the turn of its rows, and copies of the arrays that are changed in place."""
+
+    copies: dict[str, Buffer]
+    turn: int = 0
 
 
 @dataclass
@@ -70,8 +86,9 @@ class SharedSweeps:
     """The stages 2 and 3 of a chain whose sweeps the ranks share; see :mod:`mmsbgen.sampler.minibatch.partners`.
 
     ``values`` are the chain's arrays and constant scalars by the kernels' argument names, and ``config`` is the
-    configuration of the kernel that sweeps; like devices use it too, whatever their host's database says.  ``samples``
-    is whether some sweeps have noise, whose random words depend on the vertex and not on its rank.
+    configuration of the kernel that sweeps; like devices use it too, whatever their host's database says.  ``undo`` is
+    called with the number of sweeps that a loss undoes.  ``samples`` is whether some sweeps have noise, whose random
+    words depend on the vertex and not on its rank.
 
     Raises :class:`DeviceMemoryError` if the rows do not fit on the device of a rank, and :class:`InputError` for a
     graph of fewer vertices than ranks.
@@ -89,6 +106,7 @@ class SharedSweeps:
         state: SparseState,
         values: Mapping[str, Any],
         config: Config,
+        undo: Callable[[int], None],
         samples: bool = False,
     ) -> None:
         self._team, self._world, self._exchange, self._state = team, team.world, team.exchange, state
@@ -98,19 +116,36 @@ class SharedSweeps:
         self._adjacency = split.training_adjacency
         self._work = ranges.work(self._adjacency.offsets)
         self._number = next(team.numbers)
-        self._times = SweepTimes(self._device)
+        self._times = StageClock(self._device)
         self._seconds = np.zeros(self._world.size)
         self._sweeps = self._cuts = 0
         self._slow: int | None = None
         self._loss: BaseException | None = None
-        self._swept = SweptRange(self._device, self._exchange)
-        self._sums_before = self._device.alloc(n, state.shape.real)
+        self._swept = SweptRange(self._device, self._exchange, self._times)
+        self._in_place = {name: values[name] for name in IN_PLACE}
+        self._before: list[_Before] = []
+        self._begun = 0
+        self._undo = undo
         try:
+            self._keep()
             self._build(problem, config, {name: values[name] for name in SCALARS}, samples)
             self._cut()
         except BaseException:
             self.close()
             raise
+
+    def _keep(self) -> None:
+        """Allocate what keeps the state before a sweep, for as many sweeps as may be queued."""
+        device, state, ahead = self._device, self._state, self._exchange.ahead
+        rows = state.buffers["communities"].nbytes + state.buffers["values"].nbytes
+        if ahead and rows <= _KEPT_SHARE * (device.info.global_memory - device.allocated):
+            state.keep_rows()
+        else:
+            ahead = 0
+        for _ in range(ahead + 1):
+            self._before.append(_Before({}))
+            for name, buffer in self._in_place.items():
+                self._before[-1].copies[name] = device.alloc(buffer.shape, buffer.dtype)
 
     def _build(self, problem: Problem, config: Config, scalars: dict[str, Any], samples: bool) -> None:
         world, links = self._world, len(self._adjacency.neighbours)
@@ -147,13 +182,17 @@ class SharedSweeps:
         """Nothing is drawn."""
 
     def update(self, queue: Launch, count: int, values: dict[str, Any], draws: bool) -> None:
-        """Sweep, exchange the new rows, and sum.
+        """Queue a sweep, the exchange of the new rows, and the sums.
 
-        If a rank is lost, the state is as before the sweep, and
+        If a rank is lost, the state is as before the first sweep that was not exchanged, and
         :class:`mmsbgen.backends.ranks.world.LostRankError` is raised.
         """
-        world, exchange, device = self._world, self._exchange, self._device
-        device.copy(self._sums_before, values["row_sums"])
+        world, exchange = self._world, self._exchange
+        self._begun = exchange.queued + 1
+        before = self._before_sweep(exchange.queued)
+        before.turn = self._state.turn
+        for name, copy in before.copies.items():
+            self._device.copy(copy, values[name])
         try:
             world.tell("sweep", self._number, draws, self._state.changed, *(values[name] for name in STEP))
             if self._state.changed:
@@ -161,31 +200,62 @@ class SharedSweeps:
                 self._state.changed = False
             exchange.share([values[name] for name in EACH_SWEEP])
             kernel = SWEEP_DRAWN if draws else SWEEP
-            self._times.add(self._swept.sweep(partial(queue, "update_phi", kernel), values))
+            self._swept.sweep(partial(queue, "update_phi", kernel), values)
         except BaseException as error:
-            # The others wait in an exchange that will not come.
-            world.release(error)
-            self._loss = error
-            timer = world.ends_after(ABANDON_S, error)
-            exchange.abandon()
-            device.copy(values["row_sums"], self._sums_before)
-            device.synchronize()
-            timer.cancel()
+            self._give_up(error)
             raise
         self._sweeps += 1
-        world.has_swept = True
         queue("update_phi", "sparse_totals", count, values)
 
-    def report(self) -> int:
-        """Ask the other ranks for their times; returns how many flows they have bounded since the last report.
+    def settle(self, goes_on: bool = False) -> None:
+        """Wait until all sweeps have been exchanged; if the chain ``goes_on``, but those that may be queued ahead.
 
-        Ranges are cut anew where the times differ.
+        If a rank is lost, as :meth:`update`.
+        """
+        if not self._begun or self._world.lost:
+            return
+        try:
+            # The first sweep may take long, as some devices build kernels then.
+            self._exchange.settle(len(self._before) - 1 if goes_on and self._world.has_swept else 0)
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        self._world.has_swept = True
+
+    def _before_sweep(self, number: int) -> _Before:
+        return self._before[number % len(self._before)]
+
+    def _give_up(self, error: BaseException) -> None:
+        """End the exchanges, and return to the state before the first sweep that has not ended."""
+        world, exchange, device = self._world, self._exchange, self._device
+        # The others wait in an exchange that will not come.
+        world.release(error)
+        self._loss = error
+        timer = world.ends_after(ABANDON_S, error)
+        # Sweeps behind an exchange that is given up run over any rows, and write neither those before them nor copies.
+        ended = exchange.settled
+        exchange.abandon()
+        if ended < self._begun:
+            before = self._before_sweep(ended)
+            self._state.exchange(before.turn - self._state.turn)
+            for name, copy in before.copies.items():
+                device.copy(self._in_place[name], copy)
+        device.synchronize()
+        self._undo(self._begun - ended)
+        timer.cancel()
+
+    def report(self, clips: Callable[[], int]) -> int:
+        """Ask all ranks for their times and for the flows that they have bounded since the last report.
+
+        Returns the number of flows; ``clips`` takes those of this rank, while the others take theirs.  Ranges are cut
+        anew where the times differ.
         """
         world = self._world
         if world.lost:
-            return 0
+            return clips()
+        self.settle()
         world.tell("report", self._number)
-        seconds, clips = zip(*world.answers((self._times.take(), 0)), strict=True)
+        seconds, bounded = zip(*world.answers((self._times.take(SWEEP), clips())), strict=True)
         self._since_cut += self._sweeps
         if self._sweeps:
             self._seconds = np.array(seconds) / self._sweeps
@@ -200,7 +270,7 @@ class SharedSweeps:
                 self._team.speeds = np.diff(self._work[self._bounds]) / np.maximum(self._seconds, 1e-9)
                 self._cut()
             self._sweeps = 0
-        return int(sum(clips))
+        return int(sum(bounded))
 
     def noted(self) -> dict[str, Any]:
         """What the trace says.
@@ -217,8 +287,11 @@ class SharedSweeps:
         if self._loss is not None:
             # Not cancelled: what is left of an exchange may hold the device.
             self._world.ends_after(ABANDON_S, self._loss)
-        self._sums_before.release()
+        # Memory cannot be released while an exchange holds the device.
+        self.settle()
         self._swept.release()
+        for before in self._before:
+            release(before.copies.values())
         if not self._world.lost:
             self._world.tell("drop", self._number)
 
@@ -226,8 +299,8 @@ class SharedSweeps:
 class SweptRange:
     """The range of vertices that a rank sweeps, in pieces."""
 
-    def __init__(self, device: Device, exchange: Exchange) -> None:
-        self._device, self._exchange = device, exchange
+    def __init__(self, device: Device, exchange: Exchange, times: StageClock) -> None:
+        self._device, self._exchange, self._times = device, exchange, times
         self._vertices: list[Buffer] = []
 
     def cut(self, pieces: ranges.Ints, rank: int, offsets: Array) -> None:
@@ -241,46 +314,19 @@ class SweptRange:
             own = by_degree(offsets[begin - first : end - first + 1]) + np.uint32(begin)
             self._vertices.append(self._device.upload(own))
 
-    def sweep(self, launch: Callable[[int, dict[str, Any]], Event], values: Mapping[str, Any]) -> list[Event]:
-        """Launch the sweep of every piece, exchange the new rows, and add up the sums; returns the launches."""
-        exchange, events = self._exchange, []
+    def sweep(self, launch: Callable[[int, dict[str, Any]], Event], values: Mapping[str, Any]) -> None:
+        """Queue the sweep of every piece, the exchange of the new rows, and the addition of the sums."""
+        exchange = self._exchange
         for at, vertices in enumerate(self._vertices):
             if vertices.size:
                 piece = {"vertices": vertices, "n_vertices": np.uint32(vertices.size)}
-                events.append(launch(vertices.size, {**values, **piece}))
+                self._times.launched(SWEEP, launch(vertices.size, {**values, **piece}))
             exchange.gather([values[name] for name in NEW_ROWS], self._pieces[:, at], self._pieces[:, at + 1])
         exchange.add(values["fixed_sums"])
-        exchange.settle()
-        return events
+        exchange.mark()
 
     def release(self) -> None:
         """Release the lists of vertices."""
         for buffer in self._vertices:
             buffer.release()
         self._vertices.clear()
-
-
-class SweepTimes:
-    """Adds up the seconds of sweeps; 0 where the device does not measure."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._events: list[Event] = []
-        self._seconds = 0.0
-
-    def add(self, events: list[Event]) -> None:
-        """Count the launches of a sweep."""
-        if self._device.profiling:
-            self._events += events
-        if len(self._events) >= MOST_EVENTS:
-            self._drain()
-
-    def take(self) -> float:
-        """Seconds since this was last called.  Waits for the queue."""
-        self._drain()
-        found, self._seconds = self._seconds, 0.0
-        return found
-
-    def _drain(self) -> None:
-        self._seconds += sum(event.seconds() for event in self._events)
-        self._events.clear()

@@ -51,11 +51,9 @@ def calibrate(found: Memberships, split: Split, seed: int) -> tuple[Memberships,
     draws = _Draws(found)
     rng = np.random.Generator(np.random.PCG64([seed, 6]))
     non_links = draws.non_links(split.graph, rng)
-    training, most = split.training_links if enough else links[:0], min(_TRAINING, draws.most)
+    training = split.some_training_links(min(_TRAINING, draws.most), rng) if enough else links[:0]
     # By a hash of the pair, so that no pair is in both halves, however often it was drawn.
     first = (pack_pairs(*non_links.T) * _GOLDEN) >> np.uint64(63) == 0
-    if len(training) > most:
-        training = training[rng.choice(len(training), most, replace=False)]
     rated = draws.rated(found, (training, links, test_links, non_links))
 
     def sample(number: int, half: npt.NDArray[np.bool_]) -> _Sample:

@@ -9,6 +9,7 @@ order of this ratio: as many as leave the held-out log-likelihood within one sta
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,35 @@ _LINKS = 1 << 20
 _ELEMENTS = 1 << 20
 
 
+#: From which of the counts ``[M]`` are of members, the number of links between members of each community ``[K]``.
+_Inside = Callable[[npt.NDArray[np.bool_]], Array]
+
+
+class _Counted(NamedTuple):
+    """How many links of ``vertices`` their ``communities`` explain best, ``counts`` ``[M]`` from _LEAST_LINKS on."""
+
+    vertices: Ints
+    communities: Ints
+    counts: Floats
+    inside: _Inside
+
+    def evidence(self, degrees: Ints, k: int, n_links: int) -> Floats:
+        """Evidence over cost ``[K]`` of the communities of a graph of ``n_links``; 0 for empty ones."""
+        n_vertices = degrees.size
+        chances = member_chances(self.vertices, self.communities, self.counts, degrees, k, residual=False)
+        members = (chances > _LIKELY) | (self.counts > _MOST * degrees[self.vertices])
+        sizes = np.bincount(self.communities[members], minlength=k)
+        inside = self.inside(members)
+        density = 2.0 * n_links / (n_vertices * (n_vertices - 1.0))
+        found = np.zeros(k)
+        for community in np.flatnonzero(inside > density * sizes * (sizes - 1) / 2):
+            size, count = int(sizes[community]), int(inside[community])
+            chance = density * size * (size - 1) / 2
+            ratio = count * math.log(count / chance) - count + chance
+            found[community] = ratio / max(_log_choose(n_vertices, size), 1.0)
+        return found
+
+
 def evidence(links: Array, best: Ints, degrees: Ints, k: int) -> Floats:
     """Evidence over cost ``[K]`` of the communities; 0 for empty ones.
 
@@ -59,29 +89,38 @@ def evidence(links: Array, best: Ints, degrees: Ints, k: int) -> Floats:
     keys, counts = (np.concatenate([ends[at] for _, ends in ordered]) for at in (0, 1))
     several = counts >= _LEAST_LINKS
     communities, vertices = np.divmod(keys[several], n_vertices)
-    chances = member_chances(vertices, communities, counts[several], degrees, k, residual=False)
-    members = (chances > _LIKELY) | (counts[several] > _MOST * degrees[vertices])
-    sizes = np.bincount(communities[members], minlength=k)
-    is_member = np.zeros(keys.size, bool)
-    is_member[several] = members
     firsts = np.cumsum([0, *(ends.keys.size for _, ends in ordered)])
 
-    def inside_of(number: int) -> Ints:
-        """How many links between members each community has, for a part of the communities."""
-        own, ends = ordered[number]
-        of_ends = np.empty(own.size * 2, bool)
-        of_ends[ends.places] = np.repeat(is_member[firsts[number] : firsts[number + 1]], ends.counts)
-        return np.bincount(best[own[of_ends[::2] & of_ends[1::2]]], minlength=k)
+    def inside(members: npt.NDArray[np.bool_]) -> Ints:
+        is_member = np.zeros(keys.size, bool)
+        is_member[several] = members
 
-    inside = sum(side_by_side(inside_of, range(len(ordered))), np.zeros(k, np.int64))
-    density = 2.0 * len(links) / (n_vertices * (n_vertices - 1.0))
-    found = np.zeros(k)
-    for community in np.flatnonzero(inside > density * sizes * (sizes - 1) / 2):
-        size, count = int(sizes[community]), int(inside[community])
-        chance = density * size * (size - 1) / 2
-        ratio = count * math.log(count / chance) - count + chance
-        found[community] = ratio / max(_log_choose(n_vertices, size), 1.0)
-    return found
+        def of_part(number: int) -> Ints:
+            own, ends = ordered[number]
+            of_ends = np.empty(own.size * 2, bool)
+            of_ends[ends.places] = np.repeat(is_member[firsts[number] : firsts[number + 1]], ends.counts)
+            return np.bincount(best[own[of_ends[::2] & of_ends[1::2]]], minlength=k)
+
+        return sum(side_by_side(of_part, range(len(ordered))), np.zeros(k, np.int64))
+
+    return _Counted(vertices, communities, counts[several], inside).evidence(degrees, k, len(links))
+
+
+def sparse_evidence(sampler: Sampler) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """As :func:`evidence`, of sparse rows; the device counts the links.  And which communities explain a link best."""
+    rows, k, adjacency = SparseRows(sampler), sampler.shape.k, sampler.split.training_adjacency
+    counts, communities = rows.best_links(), rows.communities()
+    at = np.flatnonzero(counts >= _LEAST_LINKS)
+    of = communities.ravel()[at].astype(np.int64)
+
+    def inside(members: npt.NDArray[np.bool_]) -> Array:
+        mask = np.zeros(counts.size, bool)
+        mask[at[members]] = True
+        both = rows.best_links(mask.reshape(counts.shape)).ravel()[at[members]]
+        return np.bincount(of[members], both, k) / 2  # at both ends
+
+    counted = _Counted(at // counts.shape[1], of, counts.ravel()[at].astype(np.float64), inside)
+    return counted.evidence(adjacency.degrees, k, adjacency.neighbours.size // 2), rows.best_of(counts) > 0
 
 
 class _InOrder(NamedTuple):
@@ -124,9 +163,12 @@ def needless(sampler: Sampler) -> Ints:
     pairs, links = (np.delete(array, split.unlinked_validation, axis=0) for array in (pairs, links))
     if min(np.count_nonzero(links), np.count_nonzero(~links)) < 2:
         return np.zeros(0, np.int64)
-    training = split.training_links
-    best, _ = best_communities(sampler, training)
-    ratios = evidence(training, best, split.training_adjacency.degrees, k)
+    if sampler.options.sparse:
+        ratios, used = sparse_evidence(sampler)
+    else:
+        training = split.training_links
+        best, _ = best_communities(sampler, training)
+        ratios, used = evidence(training, best, split.training_adjacency.degrees, k), np.bincount(best, minlength=k) > 0
     order = np.argsort(ratios, kind="stable")
     density = split.graph.density
     mean, variance = np.zeros(k), np.zeros(k)
@@ -140,7 +182,7 @@ def needless(sampler: Sampler) -> Ints:
     may_go = (mean <= np.sqrt(variance)) & (np.append(0.0, ratios[order][:-1]) < _KEPT)
     taken = int(np.flatnonzero(may_go)[-1])
     removed = np.sort(order[:taken])
-    return removed if np.bincount(best, minlength=k)[removed].any() else removed[:0]
+    return removed if used[removed].any() else removed[:0]
 
 
 def _losses(sampler: Sampler, pairs: Ints, linked: bool, order: Ints) -> tuple[Floats, Floats]:

@@ -8,6 +8,7 @@ into parts, a part moves to an empty community, and the chain continues.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,15 +17,16 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import DeviceMemoryError
 from mmsbgen.graph.graph import Adjacency
-from mmsbgen.graph.ids import number_integers
+from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array
-from mmsbgen.sampler.diagnostics.state_rows import best_communities, row_source
+from mmsbgen.sampler.diagnostics.state_rows import SparseRows, best_communities, row_source
 from mmsbgen.sampler.starts.background_search import device_bytes, has_room
 from mmsbgen.sampler.starts.device_moves import by_kernels, moving_kernels
 from mmsbgen.sampler.starts.leiden import leiden, network
 from mmsbgen.sampler.starts.local_moving import Mover, Weighted, in_threads, separated
 from mmsbgen.sampler.starts.start_methods import MANY
+from mmsbgen.sampler.state.memory_needs import MOST_SPLIT
 from mmsbgen.sampler.state.sparse_state import SparseState
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ _ENOUGH_LINKS = 12
 #: this from 40 vertices on if half of all pairs are linked, from 90 on if a third are, and more in smaller or sparser
 #: graphs.
 _MODULARITY = 0.15
+#: Share of p(link) above which a community explains a link clearly.
+_CLEAR = 0.5
 #: Elements of rows processed at a time.
 _ELEMENTS = 1 << 22
 #: What vertices move for, in warnings.
@@ -63,11 +67,34 @@ def moves(links: Array, best: Ints, shares: Array, k: int, seed: int, mover: Mov
     """
     # An empty community has a little mass in every row by the prior, but explains no link best.
     empty = np.flatnonzero(np.bincount(best, minlength=k) < _FEWEST_LINKS)
-    if not empty.size:
-        return []
-    clear = shares > 0.5
-    parts = _parts(links[clear], best[clear], k, seed, empty.size, mover)
+    clear = shares > _CLEAR
+    return _moves_into(empty, links[clear], best[clear], k, seed, mover)
+
+
+def _moves_into(empty: Ints, links: Array, best: Ints, k: int, seed: int, mover: Mover) -> list[Move]:
+    """As :func:`moves`, into the communities ``empty``, of ``links`` that are clearly explained."""
+    parts = _parts(links, best, k, seed, empty.size, mover) if empty.size else []
     return [Move(source, int(target), members) for target, (source, members) in zip(empty, parts, strict=False)]
+
+
+def _clear_links(sampler: Sampler) -> tuple[Ints, Array, Ints]:
+    """Of a state with sparse rows: the empty communities, and the links ``[L, 2]`` that others clearly explain.
+
+    And the community ``[L]`` of each.  There are no more than :data:`MOST_SPLIT`, of the communities with the most
+    links, and none if no community is empty.
+    """
+    rows, k = SparseRows(sampler), sampler.shape.k
+    ends = rows.best_of(rows.best_links())
+    empty, in_turn = np.flatnonzero(ends < 2 * _FEWEST_LINKS), np.argsort(-ends, kind="stable")
+    chosen = np.zeros(k, bool)
+    chosen[in_turn[np.cumsum(ends[in_turn]) <= 2 * MOST_SPLIT]] = True
+    links, labels = [np.zeros((0, 2), np.uint32)], [np.zeros(0, np.int64)]
+    for part in sampler.split.training_parts() if empty.size else ():
+        best, shares = best_communities(sampler, part)
+        clear = np.flatnonzero((shares > _CLEAR) & chosen[best])
+        links.append(part[clear])
+        labels.append(best[clear])
+    return empty, np.concatenate(links), np.concatenate(labels)
 
 
 def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int, mover: Mover) -> list[tuple[int, Ints]]:
@@ -110,7 +137,7 @@ def _parts_together(
     if len(links) <= MANY:
         split = leiden(network(keys.size, ends), len(links) / int(counts[labels[0]]), seed)
     else:
-        in_rows = ends[np.argsort(ends[:, 0], kind="stable")]  # links are in order within each community
+        in_rows = ends[in_order(ends[:, 0])[1]]  # links are in order within each community
         graph = Weighted.of(Adjacency.from_pairs(in_rows, keys.size))
         split = separated(graph, 1 / (2 * counts[keys // n]), seed, mover)
     first, sizes = np.unique(split, return_index=True, return_counts=True)[1:]
@@ -144,9 +171,14 @@ def moved(pi: Floats, vertices: Ints, wanted: list[Move]) -> Floats:
 
 def refine(sampler: Sampler) -> int:
     """Move parts into the empty communities of a chain; returns the number of communities filled."""
-    options, links = sampler.options, sampler.split.training_links
-    best, shares = best_communities(sampler, links)
-    found = partial(moves, links, best, shares, sampler.shape.k, options.seed + sampler.iteration)
+    options, k = sampler.options, sampler.shape.k
+    seed = options.seed + sampler.iteration
+    found: Callable[[Mover], list[Move]]
+    if options.sparse:
+        found = partial(_moves_into, *_clear_links(sampler), k, seed)
+    else:
+        links = sampler.split.training_links
+        found = partial(moves, links, *best_communities(sampler, links), k, seed)
     try:
         wanted = found(mover_of(sampler))
     except DeviceMemoryError as error:
@@ -166,6 +198,7 @@ def refine(sampler: Sampler) -> int:
 def mover_of(sampler: Sampler, what: str = _SPLIT) -> Mover:
     """Finds moves on the sampler's device, if many links may be split and there is room on it; else in threads."""
     device, needs, links = sampler.device, sampler.needs, sampler.split.n_training_links
+    links = min(links, MOST_SPLIT) if sampler.options.sparse else links
     # A vertex is split in each of its communities, at most at the two ends of each link.
     wanted = device_bytes(min(2 * links, sampler.shape.n_vertices * sampler.shape.k), links)
     if links > MANY and has_room(device.info, needs, max(needs.device_total, device.allocated), wanted):

@@ -83,14 +83,16 @@ def run(
         if on_progress is not None:
             on_progress(sampler, trace)
         if on_checkpoint is not None and time.monotonic() - saved > checkpoint_seconds:
-            on_checkpoint(sampler, trace, spent())
+            with kept_if_lost():
+                on_checkpoint(sampler, trace, spent())
             saved = time.monotonic()
-    sampler.device.synchronize()
-    if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
-        written = time.monotonic()
-        on_checkpoint(sampler, trace, spent())
-        # The final checkpoint is as large as the state and does not count as time of the chain.
-        begin += time.monotonic() - written
+    with kept_if_lost():
+        sampler.settle()
+        if on_checkpoint is not None and (checkpoint_at_end or sampler.iteration < sampler.limit):
+            written = time.monotonic()
+            on_checkpoint(sampler, trace, spent())
+            # The final checkpoint is as large as the state and does not count as time of the chain.
+            begin += time.monotonic() - written
     if sampler.iteration >= sampler.limit and (not trace or trace[-1]["iteration"] != sampler.iteration):
         trace.append(evaluation(sampler, spent()))
     return spent()

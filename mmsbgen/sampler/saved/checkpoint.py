@@ -11,7 +11,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from mmsbgen.kernels.family import Array
 from mmsbgen.sampler.chain.chain_problem import as_drawn
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
-from mmsbgen.sampler.options.options import TEST_SHARE, Options
+from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.phases import Phases
 from mmsbgen.sampler.saved.checkpoint_checks import (
     COUNTERS,
@@ -79,16 +79,7 @@ class Checkpoint:
 
     def as_drawn(self, options: Options, n_links: int) -> Options:
         """The options with the shares of ``n_links`` links that the run held out."""
-        held = self.meta.get("held_out")
-        if held is not None:
-            return as_drawn(options, held, n_links)
-        # Earlier checkpoints tell only the validation pairs, half of them links; the older default had no maximum.
-        with _readable(self.path), open(self.path, "rb") as file, stored_arrays(file) as archive:
-            links = len(archive["published_sum"]) // 2
-        if options.validation is not None or links <= round(options.held_out_share(n_links) * n_links):
-            return options
-        test = options.test_share(n_links) if options.test is not None else TEST_SHARE
-        return replace(options, validation=links / n_links, test=test)
+        return as_drawn(options, self.meta["held_out"], n_links)
 
 
 def device_name(info: DeviceInfo) -> str:
@@ -124,7 +115,7 @@ def save(path: Path, sampler: Sampler, trace: Trace, seconds: float, kept: bool 
 
     ``kept``: whether the checkpoint is to stay after the run has finished.
     """
-    sampler.device.synchronize()
+    sampler.settle()
     sampler.clipped()
     device, shape, chain = sampler.device, sampler.shape, sampler.chain
     meta = {

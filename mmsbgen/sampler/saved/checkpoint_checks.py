@@ -105,6 +105,8 @@ _META: dict[str, Kind] = {
     "graph": _text,
     "graph_name": _text,
     "version": _text,
+    "kept": _flag,
+    "held_out": _record({"validation": _count, "test": _count}),
     "options": lambda value: isinstance(value, dict),
     "fingerprint": _each(_text),
     "kernels": _each(lambda value: isinstance(value, dict) and _each(_setting)(value.get("config"))),
@@ -121,10 +123,6 @@ def check_meta(meta: Mapping[str, Any]) -> None:
     for name, kind in _META.items():
         if not kind(meta[name]):
             raise ValueError(f"its {name} is {plain(meta[name])}")
-    if not _flag(meta.get("kept", False)):
-        raise ValueError(f"its kept is {plain(meta['kept'])}")
-    if "held_out" in meta and not _record({"validation": _count, "test": _count})(meta["held_out"]):
-        raise ValueError(f"its held_out is {plain(meta['held_out'])}")
     done, course = meta["iteration"], meta["course"]
     moments = [row["iteration"] for row in meta["trace"]]
     changed = [*course.get("refinements", []), course.get("pruned") or {}]

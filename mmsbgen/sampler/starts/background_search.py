@@ -23,6 +23,7 @@ from mmsbgen.base.processes import ChildProcess
 from mmsbgen.graph import Split
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.starts.local_moving import JOINED
 from mmsbgen.sampler.starts.start_methods import MANY, MOVED, STARTS, Start, worth_trying
 from mmsbgen.sampler.state import memory_needs
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds
@@ -52,9 +53,9 @@ _PROCESS = 200_000_000
 
 def device_bytes(n: int, links: int) -> int:
     """Most memory that local moving of a graph of ``n`` vertices takes on a device, in bytes."""
-    # Of vertices offsets, labels, volumes, costs and places; of links both ends and weights before and after a
-    # contraction, and tables.
-    return _PROCESS + 64 * n + 2 * links * (8 + 8 + 16)
+    # Of vertices offsets, labels, volumes, costs and places; of links both ends, weights, and tables of a batch; of a
+    # part of the links tables and rows of a contraction.
+    return _PROCESS + 72 * n + 2 * links * 11 + min(2 * links * 24, 12 * JOINED)
 
 
 def searching_device(split: Split, info: DeviceInfo, needs: MemoryNeeds) -> str | None:
@@ -69,6 +70,19 @@ def has_room(info: DeviceInfo, needs: MemoryNeeds, taken: int, wanted: int) -> b
     if info.kind == "cpu":
         room = memory_needs.available_host_memory()[0] - taken - needs.host_total
     return wanted < _TOGETHER * room
+
+
+def starts_sought(split: Split, options: Options) -> list[str]:
+    """The starts that are sought in the training links for ``options`` that are sized for the graph."""
+    tried = worth_trying(split, options.n_communities) if options.start == "auto" else [options.start]
+    return [name for name in tried if name not in (None, "random")]
+
+
+def only_moved(split: Split, options: Options, info: DeviceInfo, taken: int) -> bool:
+    """Whether local moving on a device with memory of its own, of which ``taken`` bytes are not free, is the search."""
+    wanted = device_bytes(split.graph.n_vertices, split.n_training_links)
+    room = info.kind != "cpu" and wanted < _TOGETHER * (info.global_memory - taken)
+    return room and split.n_training_links > MANY and starts_sought(split, options) == [MOVED]
 
 
 class Searcher:
@@ -215,8 +229,7 @@ def searching_for_starts(
         if ahead is not None:
             stack.callback(ahead.close)
         sized = options.sized_for(split.graph.n_vertices, split.graph.n_links)
-        tried = worth_trying(split, sized.n_communities) if sized.start == "auto" else [sized.start]
-        names = [name for name in tried if name not in (None, "random")]
+        names = starts_sought(split, sized)
         if split.n_training_links <= MANY or not names:
             stack.close()
             yield None

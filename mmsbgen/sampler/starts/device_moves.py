@@ -15,9 +15,10 @@ from mmsbgen.backends import find_device, opened
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN, label_places, table_places
+from mmsbgen.graph.ids import in_order
 from mmsbgen.kernels.build import BoundKernel, build
 from mmsbgen.kernels.space import Config
-from mmsbgen.sampler.starts.local_moving import Mover, Moving, Weighted, in_threads
+from mmsbgen.sampler.starts.local_moving import JOINED, Mover, Moving, Weighted, even_parts, in_threads
 
 if TYPE_CHECKING:
     from mmsbgen.backends.base import Buffer
@@ -94,22 +95,21 @@ class _OnDevice:
 
     def __init__(self, kernels: MovingKernels, graph: Weighted, costs: Floats, labels: Ints, there: ExitStack) -> None:
         self._device, self._kernels, self._graph, n = kernels.best.device, kernels, graph, labels.size
-        device = self._device
-        places, numbers = table_places(np.diff(graph.offsets), int(kernels.best.config["slots"]))
+        device, self._degrees = self._device, np.diff(graph.offsets)
         arrays: dict[str, npt.NDArray[Any]] = {
             "neighbour_offsets": graph.offsets.astype(np.uint64),
             "neighbours": graph.ends.astype(np.uint32, copy=False) if graph.ends.size else np.zeros(1, np.uint32),
             "weights": np.zeros(1, np.uint32) if graph.weights is None else graph.weights,
             "volumes": graph.volumes.astype(np.uint32),
             "costs": costs * graph.volumes,
-            "table_places": places,
             "labels": labels.astype(np.uint32),
             "label_volumes": np.bincount(labels, graph.volumes, n).astype(np.uint32),
         }
         self._there = there
         self._values: dict[str, Any] = {name: self._placed(device.upload(one)) for name, one in arrays.items()}
-        for name, size in (("vertices", n), ("best", n), ("tables", max(1, numbers))):
+        for name, size in (("vertices", n), ("best", n), ("tables", 1)):
             self._values[name] = self._placed(device.alloc(size, np.uint32))
+        self._values["table_places"] = self._placed(device.alloc(n, np.uint64))
         self._values |= {"weighted": np.uint32(graph.weights is not None), "no_gain": np.float64(NO_GAIN)}
 
     def _placed(self, buffer: Buffer) -> Buffer:
@@ -118,31 +118,54 @@ class _OnDevice:
     def move(self, vertices: Ints) -> None:
         if not vertices.size:
             return
-        self._device.write(self._values["vertices"], vertices.astype(np.uint32))
-        self._values["n_vertices"] = np.uint32(vertices.size)
+        device, values = self._device, self._values
+        places, numbers = table_places(self._degrees[vertices], int(self._kernels.best.config["slots"]))
+        if numbers:
+            device.write(values["table_places"], places)
+        if numbers > values["tables"].shape[0]:
+            values["tables"].release()
+            values["tables"] = self._placed(device.alloc(numbers + numbers // 8, np.uint32))
+        device.write(values["vertices"], vertices.astype(np.uint32))
+        values["n_vertices"] = np.uint32(vertices.size)
         for kernel in (self._kernels.best, self._kernels.move):
-            kernel.launch(vertices.size, self._values)
+            kernel.launch(vertices.size, values)
 
     def labels(self) -> Ints:
         return self._device.download(self._values["labels"]).astype(np.int64)
 
     def contracted(self, labels: Ints) -> Weighted:
-        device, values, graph, n = self._device, self._values, self._graph, labels.size
-        values["tables"].release()
-        places = label_places(labels, np.diff(graph.offsets))
-        count = places.size - 1
+        device, values, graph = self._device, self._values, self._graph
+        for name in ("tables", "table_places"):
+            values[name].release()
+        places = label_places(labels, self._degrees)
+        table_begins: Ints = places.astype(np.int64)
+        count, order = places.size - 1, in_order(labels)[1].astype(np.uint32)
+        firsts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=count))])
         device.write(values["labels"], labels.astype(np.uint32))
-        values |= {"n_vertices": np.uint32(n), "n_labels": np.uint32(count)}
         values["label_places"] = self._placed(device.upload(places))
-        for name, size in (("joined", 2 * int(places[-1])), ("counts", count)):
-            values[name] = self._placed(device.zeros(max(1, size), np.uint32))
-        self._kernels.join.launch(n, values)
-        offsets = np.concatenate([[0], np.cumsum(device.download(values["counts"]), dtype=np.int64)])
-        values["row_places"] = self._placed(device.upload(offsets.astype(np.uint64)))
-        for name in ("joined_ends", "joined_weights"):
-            values[name] = self._placed(device.alloc(max(1, int(offsets[-1])), np.uint32))
-        self._kernels.gather.launch(count, values)
-        ends, weights = (
-            device.download_range(values[name], 0, int(offsets[-1])) for name in ("joined_ends", "joined_weights")
-        )
-        return Weighted(offsets, ends, weights, np.bincount(labels, graph.volumes, count).astype(np.int64))
+        values["counts"] = self._placed(device.zeros(max(1, count), np.uint32))
+        counts = np.zeros(count, np.int64)
+        # Only what is written takes memory.
+        ends, weights = (np.empty(graph.ends.size, np.uint32) for _ in range(2))
+        for part in even_parts(np.diff(table_begins), JOINED):
+            first, stop = int(part.start), int(part.stop)
+            of_part = order[firsts[first] : firsts[stop]]
+            device.write(values["vertices"], of_part)
+            values |= {"n_vertices": np.uint32(of_part.size), "n_labels": np.uint32(stop - first)}
+            values["first_label"] = np.uint32(first)
+            with ExitStack() as there:
+                size = 2 * int(table_begins[stop] - table_begins[first])
+                values["joined"] = there.enter_context(device.zeros(max(1, size), np.uint32))
+                self._kernels.join.launch(of_part.size, values)
+                counts[part] = device.download_range(values["counts"], first, stop)
+                begins = np.concatenate([[0], np.cumsum(counts[part])])
+                values["row_places"] = there.enter_context(device.upload(begins[:-1].astype(np.uint64)))
+                size, at = int(begins[-1]), int(counts[:first].sum())
+                for name in ("joined_ends", "joined_weights"):
+                    values[name] = there.enter_context(device.alloc(max(1, size), np.uint32))
+                self._kernels.gather.launch(stop - first, values)
+                for name, found in (("joined_ends", ends), ("joined_weights", weights)):
+                    found[at : at + size] = device.download_range(values[name], 0, size)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        volumes = np.bincount(labels, graph.volumes, count).astype(np.int64)
+        return Weighted(offsets, ends[: offsets[-1]], weights[: offsets[-1]], volumes)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import cores, side_by_side
 from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN
-from mmsbgen.graph.graph import Adjacency
+from mmsbgen.graph.graph import Adjacency, numbers_of_ranges
 from mmsbgen.graph.ids import in_order
 
 __all__ = ["Mover", "Weighted", "coarsened", "corrected", "even_parts", "in_threads", "moved", "separated"]
@@ -42,6 +42,8 @@ _STUCK = 0.6
 _ARCS = 1 << 15
 #: Bits of the keys by which arcs are sorted.
 _BITS = 63
+#: Places of the tables of labels that are on a device at a time, of 8 bytes.
+JOINED = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,7 @@ class Weighted:
         """Places ``[S]`` of the links of ``vertices`` ``[V]``, and the place of the vertex of each among them."""
         begin = self.offsets[vertices]
         counts = self.offsets[vertices + 1] - begin
-        of_vertex = np.repeat(np.arange(vertices.size), counts)
-        places = (begin - (np.cumsum(counts) - counts))[of_vertex] + np.arange(of_vertex.size)
-        return places, of_vertex
+        return numbers_of_ranges(begin, counts), np.repeat(np.arange(vertices.size), counts)
 
     def parts(self, vertices: Ints, bits: int) -> list[Ints]:
         """``vertices`` in parts for threads, few enough for their places to have ``bits`` bits."""

@@ -15,9 +15,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mmsbgen.backends import discover
 from mmsbgen.base.errors import MmsbgenError
@@ -25,7 +26,7 @@ from mmsbgen.base.host_memory import keep_freed_memory
 from mmsbgen.base.libraries import import_lightly, networkit
 from mmsbgen.base.processes import parent_connection
 from mmsbgen.graph import Graph, HeldOut, LoadReport, Split
-from mmsbgen.graph.graph import Adjacency
+from mmsbgen.graph.graph import Adjacency, UInt32Array
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.starts.device_moves import on_device
 from mmsbgen.sampler.starts.start_methods import MOVED, STARTS, Start, communities
@@ -39,12 +40,13 @@ def find(
     ``device`` finds moves, by the configuration that ``config`` waits for, or threads if either is missing.  ``links``
     is as for the program.
     """
-    offsets, neighbours = (np.load(links) for _ in range(2))
+    offsets, neighbours = (_mapped(links) for _ in range(2))
     none = HeldOut(np.zeros((0, 2), np.int64), np.zeros(0, bool))
-    # Starts need only the size of the graph.
-    graph = Graph(n, np.arange(n), np.zeros((0, 2), np.uint32), LoadReport(0, 0, 0, 0, False, n))
-    split = Split(graph, seed, none, none)
-    vars(split).update(training_adjacency=Adjacency(offsets, neighbours), n_training_links=neighbours.size // 2)
+    adjacency = Adjacency(offsets, neighbours)
+    # Local moving needs no list of links.
+    links_too = np.zeros((0, 2), np.uint32) if set(names) == {MOVED} else _links_of(adjacency)
+    split = Split(Graph(n, np.arange(n), links_too, LoadReport.of_links(links_too, n)), seed, none, none)
+    vars(split).update(training_adjacency=adjacency, n_training_links=neighbours.size // 2)
     for name in names:
         if device and name == MOVED:
             try:
@@ -54,6 +56,23 @@ def find(
             except MmsbgenError as error:
                 yield f"vertices move in threads when starts are sought, as the device fails: {error}"
         yield STARTS[name](split, k, seed)
+
+
+def _links_of(adjacency: Adjacency) -> UInt32Array:
+    """The links ``[E, 2]``, u < v, in lexicographic order."""
+    rows = np.repeat(np.arange(adjacency.n_vertices, dtype=np.uint32), adjacency.degrees)
+    larger = adjacency.neighbours > rows
+    return np.stack([rows[larger], adjacency.neighbours[larger]], axis=1)
+
+
+def _mapped(file: IO[bytes]) -> npt.NDArray[Any]:
+    """The next array of a file that holds several in NumPy's format; it takes no memory of this process."""
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    begin = file.tell()
+    found = np.memmap(file, dtype, "r", begin, shape)
+    file.seek(begin + found.nbytes)
+    return found
 
 
 if __name__ == "__main__":

@@ -110,6 +110,8 @@ class State:
         self.device = device
         self.shape = shape
         self.buffers, _ = place(device, shape.arrays(mean, spread))
+        self.users: list[dict[str, Any]] = []
+        """Arguments of kernels that have these buffers."""
 
     def release(self) -> None:
         """Release the device memory."""

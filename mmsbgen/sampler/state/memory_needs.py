@@ -13,8 +13,14 @@ __all__ = ["MemoryNeeds", "available_host_memory", "of_refinement", "of_results"
 
 #: Most bytes that starts take, per link or vertex, and a constant part (measured in docs/memory.md).
 LEIDEN_EACH, LEIDEN_ONCE = 180, 10_000_000
+#: Most bytes that local moving on a device takes on the host per link (measured as those).
+MOVED_EACH = 24
 #: Most bytes that refinement takes per link, each of whose ends may be in another community (measured as those).
 REFINEMENT_EACH = 600
+#: Most links of communities that are split in a state with sparse rows: those of the largest communities.
+MOST_SPLIT = 1 << 25
+#: Bytes of an entry of sparse rows while links are counted and communities pruned (measured as those).
+COUNTED = 48
 #: Bytes per element for rounding rows to 16 bits.
 NARROWED = 28
 #: Largest number of entries of pi that results hold as codes of one byte.
@@ -25,11 +31,15 @@ ROW_OF_RESULTS = 50
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """Bytes by purpose, on the ``device`` and on the ``host``, and those of the ``largest`` device array."""
+    """Bytes by purpose, on the ``device`` and on the ``host``, and those of the ``largest`` device array.
+
+    ``held`` are bytes on the host of arrays that exist.
+    """
 
     device: Mapping[str, int]
     host: Mapping[str, int]
     largest: tuple[str, int]
+    held: int = 0
 
     @property
     def device_total(self) -> int:
@@ -47,15 +57,22 @@ def of_graph(n_vertices: int, n_links: int) -> int:
     return 24 * (n_links + n_vertices)
 
 
-def of_start(n_vertices: int, n_links: int, rows: int) -> int:
-    """Most host bytes of starts: the work, or networkit's graph and the ``rows`` (in bytes) written at a time."""
-    most = LEIDEN_EACH * (n_links + n_vertices) + LEIDEN_ONCE
+def of_start(n_vertices: int, n_links: int, rows: int, moved: bool = False) -> int:
+    """Most host bytes of starts: the work, or networkit's graph and the ``rows`` (in bytes) written at a time.
+
+    ``moved`` is whether the only start is found by local moving on a device with memory of its own.
+    """
+    each = MOVED_EACH if moved else LEIDEN_EACH
+    most = each * n_links + LEIDEN_EACH * n_vertices + LEIDEN_ONCE
     return max(most, most // 3 + rows)
 
 
-def of_refinement(n_links: int) -> int:
-    """Most host bytes of refinement, for parts of communities and for what explains the links."""
-    return REFINEMENT_EACH * n_links
+def of_refinement(n_links: int, n_entries: int = 0) -> int:
+    """Most host bytes of refinement, for parts of communities and for what explains the links.
+
+    ``n_entries`` are those of all sparse rows, 0 for dense ones.
+    """
+    return REFINEMENT_EACH * (min(n_links, MOST_SPLIT) if n_entries else n_links) + COUNTED * n_entries
 
 
 def of_results(
@@ -103,6 +120,7 @@ def require(needs: MemoryNeeds, info: DeviceInfo, used: int = 0) -> str:
     already allocated on the device.
     """
     host, source = available_host_memory()
+    host += needs.held
     parts = ", ".join(f"{name} {readable(size)}" for name, size in needs.device.items() if size >= 1_000_000)
     text = f"needs {readable(needs.device_total)} on the device ({parts or 'little'})"
     remedy = "Use fewer communities, a smaller mini-batch, or a device with more memory."

@@ -1,25 +1,25 @@
 """The state of a chain with sparse rows on the device: entries of pi, row sums, sums of columns, theta and beta.
 
-A sweep reads the rows and writes new ones into a second pair of arrays; then the pairs change places.
+A sweep reads the rows and writes new ones into a second pair of arrays; then the pairs take turns.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from mmsbgen.backends.base import Device
+from mmsbgen.backends.base import Buffer, Device
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.counter_random import below
 from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, totals
 from mmsbgen.kernels.family import Array
+from mmsbgen.sampler.state.arrays import release
 from mmsbgen.sampler.state.device_state import State, StateShape
 
 #: Elements of rows moved at a time.
 _ELEMENTS = 1 << 22
-#: Pairs of arrays that change places after a sweep.
-_PAIRS = (("communities", "new_communities"), ("values", "new_values"))
+#: Arrays with the rows and with the new rows, which take turns.
+_TURNS = (("communities", "new_communities"), ("values", "new_values"))
 
 
 class SparseState(State):
@@ -29,12 +29,31 @@ class SparseState(State):
         super().__init__(device, shape, mean, spread)
         self.changed = True
         """Whether rows were written since the last sweep; ranks that share sweeps then need them."""
+        self.turn = 0
+        """Number of sweeps whose new rows have become the rows."""
+        self._turns = [[self.buffers[name] for name in names] for names in _TURNS]
 
-    def exchange(self, *users: dict[str, Any]) -> None:
-        """Make the new rows the rows, here and in the kernel arguments ``users``."""
-        for held in (self.buffers, *users):
-            for old, new in _PAIRS:
-                held[old], held[new] = held[new], held[old]
+    def exchange(self, turns: int = 1) -> None:
+        """Make the new rows the rows, here and for :attr:`users`; negative ``turns`` undo that."""
+        self.turn += turns
+        now: dict[str, Buffer] = {}
+        for names, arrays in zip(_TURNS, self._turns, strict=True):
+            at = turns % len(arrays)
+            arrays[:] = arrays[at:] + arrays[:at]
+            now.update(zip(names, arrays, strict=False))
+        for held in (self.buffers, *self.users):
+            held.update(now)
+
+    def keep_rows(self) -> None:
+        """Allocate a third pair of arrays, so that the rows before a sweep stay during the next sweep too."""
+        for arrays in self._turns:
+            arrays.append(self.device.alloc(arrays[0].shape, arrays[0].dtype))
+
+    def release(self) -> None:
+        """Release the device memory."""
+        super().release()
+        for arrays in self._turns:
+            release(arrays)
 
     def entries(self, first: int = 0, stop: int | None = None) -> tuple[Array, Array]:
         """Communities and values ``[V, R]`` of a range of vertices; unused entries have the community NONE."""
@@ -125,13 +144,19 @@ class SparseState(State):
         kept, values = self.entries()
         shrinks = np.zeros(self.shape.k + 1, bool)
         shrinks[communities] = True
-        there = shrinks[np.minimum(kept, np.uint32(self.shape.k))]
-        at = np.flatnonzero(there.any(axis=1))
-        own, share = kept[at], values[at].astype(np.float64)
-        share[there[at]] *= factor
-        order = np.argsort(-share, axis=1, kind="stable")
-        own, share = np.take_along_axis(own, order, axis=1), np.take_along_axis(share, order, axis=1)
-        kept[at], values[at] = own, self.scaled(share, own != NONE)
+        step = max(1, _ELEMENTS // self.shape.entries)
+
+        def of(first: int) -> None:
+            there = shrinks[np.minimum(kept[first : first + step], np.uint32(self.shape.k))]
+            at = np.flatnonzero(there.any(axis=1))
+            own, share = kept[first + at], values[first + at].astype(np.float64)
+            share[there[at]] *= factor
+            order = np.argsort(-share, axis=1, kind="stable")
+            own, share = np.take_along_axis(own, order, axis=1), np.take_along_axis(share, order, axis=1)
+            kept[first + at], values[first + at] = own, self.scaled(share, own != NONE)
+
+        for _ in side_by_side(of, range(0, len(kept), step)):
+            pass
         self.set_entries(kept, values)
 
     def scaled(self, shares: Array, used: Array) -> Array:

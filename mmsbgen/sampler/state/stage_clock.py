@@ -28,13 +28,22 @@ class StageClock:
             return
         self.events.append((stage, event))
         if len(self.events) >= MOST_EVENTS:
-            self.drain()
+            # The later launches may still wait for other ranks, and the device should not run out of work.
+            self._read(MOST_EVENTS // 2)
 
     def drain(self) -> None:
         """Read the times of all launches and release their events; waits for the queue."""
-        for stage, event in self.events:
+        self._read(len(self.events))
+
+    def _read(self, count: int) -> None:
+        for stage, event in self.events[:count]:
             self._seconds[stage] += event.seconds()
-        self.events.clear()
+        del self.events[:count]
+
+    def take(self, stage: str) -> float:
+        """Seconds of a stage since they were last taken; waits for the queue."""
+        self.drain()
+        return self._seconds.pop(stage, 0.0)
 
     def seconds(self) -> dict[str, float]:
         """Seconds by stage so far, in the order of an iteration; waits for the queue."""

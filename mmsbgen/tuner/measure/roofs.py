@@ -196,7 +196,6 @@ ROOF_GATHER = KernelSpec(
     traffic=lambda problem: (
         problem.integer("n_teams") * problem.integer("rows_per_team") * problem.integer("row_bytes")
     ),
-    flops=lambda problem: 0,
     workload=_gather_workload,
     check_problem=_small,
 )
@@ -216,7 +215,6 @@ ROOF_COPY = KernelSpec(
     variables=lambda problem, config, traits: {"W": config["vector_width"], "vectors": config["vectors"]},
     launch=_copy_launch,
     traffic=lambda problem: 8 * problem.integer("n_elements"),
-    flops=lambda problem: 0,
     workload=_copy_workload,
     check_problem=_small,
 )

@@ -153,6 +153,11 @@ def launch_teams(problem: Problem, config: Config, count: int, traits: Traits) -
     return Launch(max(1, -(-count // (block // team_size(config, traits)))), block)
 
 
+def launch_blocks(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
+    """One block for each unit."""
+    return Launch(max(1, count), int(config["block_size"]))
+
+
 def launch_items(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
     """Launch with a work-item for each of ``count`` work units."""
     block = int(config["block_size"])

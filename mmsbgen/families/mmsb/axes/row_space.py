@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.families.mmsb.axes.common_axes import (
-    GEN,
-    PLACEMENTS,
-    ROW_TEAM,
-    chunks,
-    element_size,
-    local_memory,
-    private_memory,
-    row_team,
-    row_vectors,
-    stored_size,
-    sum_bytes,
-    team_size,
-    work_items_at_once,
-)
+from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED, row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.kernels.problem import Problem
@@ -27,7 +13,7 @@ from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
 ROWS_IN_FLIGHT = Axis("rows_in_flight", (1, 2, 4, 8), "partners whose rows are read before the first is used up")
 PLACEMENT = Axis(
     "placement",
-    PLACEMENTS,
+    axes.PLACEMENTS,
     "THREAD, NAIVE, GLOBAL, SHARED, or where (probs, grads, pi) live: R registers with unrolled loops, S shared memory",
 )
 
@@ -35,12 +21,7 @@ PLACEMENT = Axis(
 def places(config: Config) -> tuple[str, str, str]:
     """Placements of the partner's row, the accumulator and the own row: letters of ``mmsb/rows/data_pass.jinja``."""
     placement = str(config["placement"])
-    fixed = {
-        "THREAD": ("G", "L", "L"),
-        "NAIVE": ("L", "L", "G"),
-        "GLOBAL": ("G", "G", "G"),
-        "SHARED": ("S", "S", "S"),
-    }
+    fixed = {"THREAD": ("G", "L", "L"), "NAIVE": ("L", "L", "G"), "GLOBAL": ("G", "G", "G"), "SHARED": ("S", "S", "S")}
     return fixed.get(placement) or (placement[0], placement[1], placement[2])
 
 
@@ -52,27 +33,29 @@ def queue_length(problem: Problem, config: Config, traits: Traits) -> int:
     """Length of a work-item's queue of split-step draws: all its coordinates, or 0 if that needs too much memory."""
     if problem["step"] != "split" or problem["noise"] != "on":
         return 0
-    length = chunks(problem, config, traits) * int(config["vector_width"])
+    length = axes.chunks(problem, config, traits) * int(config["vector_width"])
     each = length * _queued_bytes(problem)
     if traits.kind == "cpu":
-        block, at_once = int(config["block_size"]), work_items_at_once(config)
+        block, at_once = int(config["block_size"]), axes.work_items_at_once(config)
         return length if block * each <= 1 << 19 and at_once * each <= 1 << 18 else 0
     return length if each <= 1 << 10 else 0
 
 
 def _queued_bytes(problem: Problem) -> int:
-    return 4 + 3 * element_size(problem)
+    return 4 + 3 * axes.element_size(problem)
 
 
 def shared_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     """Local memory of a block: the vectors placed there and the team's sums."""
     probs, grads, pi = places(config)
     rows = int(config["rows_in_flight"])
-    size = team_size(config, traits)
+    size = axes.team_size(config, traits)
     teams = int(config["block_size"]) // size
     # A partner's row is held in its storage type.
-    element = rows * (probs == "S") * stored_size(problem) + ((grads == "S") + (pi == "S")) * element_size(problem)
-    return teams * row_length(problem.integer("K")) * element + sum_bytes(problem, config, traits, rows)
+    element = rows * (probs == "S") * axes.stored_size(problem) + ((grads == "S") + (pi == "S")) * axes.element_size(
+        problem
+    )
+    return teams * row_length(problem.integer("K")) * element + axes.sum_bytes(problem, config, traits, rows)
 
 
 def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -81,8 +64,8 @@ def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
         return "THREAD is one work-item a vertex"
     if placement in ("NAIVE", "SHARED") and team != "block":
         return f"{placement} is one block a vertex"
-    if placement in GEN:
-        count = chunks(problem, config, traits)
+    if placement in axes.GEN:
+        count = axes.chunks(problem, config, traits)
         if count > MAX_UNROLLED:
             return f"{count} chunks a work-item to unroll; at most {MAX_UNROLLED}"
     return None
@@ -102,10 +85,10 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
     private = "LR" if traits.kind == "cpu" else "L"
     vectors = int(config["rows_in_flight"]) * (probs in private) + (grads in private) + (pi in private)
     queue = queue_length(problem, config, traits) * _queued_bytes(problem) if traits.kind == "cpu" else 0
-    if vectors and (reason := private_memory(vectors, config, problem, traits, beside=queue)):
+    if vectors and (reason := axes.private_memory(vectors, config, problem, traits, beside=queue)):
         return reason
     if traits.kind == "cpu" and problem["step"] == "split" and problem["noise"] == "on":
-        return _drawn(config, problem, vectors * chunks(problem, config, traits), queue)
+        return _drawn(config, problem, vectors * axes.chunks(problem, config, traits), queue)
     return None
 
 
@@ -114,7 +97,7 @@ def _drawn(config: Config, problem: Problem, vectors: int, queue: int) -> str | 
 
     Each work-item also has ``vectors`` vectors and a queue of ``queue`` bytes.
     """
-    vector, block = int(config["vector_width"]) * element_size(problem), int(config["block_size"])
+    vector, block = int(config["vector_width"]) * axes.element_size(problem), int(config["block_size"])
     if config["team"] == "subgroup":
         if vector > _DRAWN_BYTES:
             return f"draws by vectors of {vector} bytes in every work-item of a sub-group; at most {_DRAWN_BYTES}"
@@ -141,24 +124,24 @@ def _stored(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _accuracy(config: Config, problem: Problem, traits: Traits) -> str | None:
-    chain = chunks(problem, config, traits)
+    chain = axes.chunks(problem, config, traits)
     if chain > _LONGEST_CHAIN:
         return f"{chain} additions one after another lose small terms; at most {_LONGEST_CHAIN}"
     return None
 
 
 def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if config["team"] == "item" and config["placement"] in GEN and "S" in str(config["placement"]):
+    if config["team"] == "item" and config["placement"] in axes.GEN and "S" in str(config["placement"]):
         block = int(config["block_size"])
-        if block > 1 and block * row_vectors(problem, config) > 1 << 16:
+        if block > 1 and block * axes.row_vectors(problem, config) > 1 << 16:
             return "every work-item would keep whole rows in local memory"
     return None
 
 
 #: Constraints of every kernel that gathers rows and updates them: allowed forms, and memory.
-FORMS = (*ROW_TEAM, Constraint("form", _form), Constraint("storage", _stored))
+FORMS = (*axes.ROW_TEAM, Constraint("form", _form), Constraint("storage", _stored))
 MEMORY = (
-    local_memory(shared_bytes),
+    axes.local_memory(shared_bytes),
     Constraint("private memory", _private),
     Constraint("accuracy", _accuracy),
     Constraint("lanes", _lanes),
@@ -170,11 +153,11 @@ def row_variables(problem: Problem, config: Config, traits: Traits) -> dict[str,
     """Template variables of every kernel that gathers rows and updates them."""
     probs, grads, pi = places(config)
     rows = int(config["rows_in_flight"])
-    return row_team(
+    return axes.row_team(
         problem,
         config,
         traits,
-        unrolled=config["placement"] in GEN,
+        unrolled=config["placement"] in axes.GEN,
         step=problem["step"],
         rows=rows,
         dot_names=[f"dot{j}" for j in range(rows)],
@@ -200,3 +183,16 @@ def row_config(placement: str, team: str, width: int, block: int, rows: int) -> 
         "rows_in_flight": rows,
         "reduction": "none" if team == "item" else "shuffle",
     }
+
+
+ROW_AXES = (PLACEMENT, axes.TEAM, axes.VECTOR_WIDTH, axes.BLOCK_SIZE, ROWS_IN_FLIGHT, axes.REDUCTION)
+#: From the fastest on CPUs to the one that suits any device and row.
+ANYWHERE = [
+    row_config("THREAD", "item", 16, 1, 2),
+    row_config("THREAD", "item", 16, 1, 1),
+    row_config("THREAD", "item", 4, 1, 1),
+    row_config("GLOBAL", "item", 16, 1, 1),
+    row_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
+    row_config("GLOBAL", "item", 4, 1, 1),
+    row_config("GLOBAL", "item", 1, 1, 1),
+]

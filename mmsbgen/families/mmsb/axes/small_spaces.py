@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, element_size, first_valid, stored_size
+from mmsbgen.families.mmsb.axes.common_axes import (
+    BLOCK_SIZE,
+    COMMON,
+    common,
+    element_size,
+    first_valid,
+    launch_items,
+    stored_size,
+)
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.graph.edgeset import EdgeSet
-from mmsbgen.kernels.family import Argument
+from mmsbgen.kernels.family import Argument, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Space, Traits
 
@@ -159,3 +167,32 @@ ITEMS_GPU = {"block_size": 128, "vector_width": 1}
 ITEMS_CPU = {"block_size": 64, "vector_width": 1}
 
 SCALAR_SPACE = Space((BLOCK_SIZE,), COMMON)
+
+
+def kernel(
+    folder: str,
+    name: str,
+    doc: str,
+    arguments: tuple[Argument, ...],
+    parameters: tuple[str, ...],
+    workload: Callable[[Problem, int], Workload],
+    traffic: Callable[[Problem], int],
+    **more: Any,
+) -> KernelSpec:
+    """A kernel of a folder of templates; unless ``more`` says otherwise, a work-item has a unit."""
+    usual: dict[str, Any] = {
+        "space": SCALAR_SPACE,
+        "default": defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
+        "variables": common,
+        "launch": launch_items,
+    }
+    return KernelSpec(
+        name=name,
+        template=f"mmsb/{folder}/{name}.jinja",
+        doc=doc,
+        arguments=arguments,
+        parameters=parameters,
+        workload=workload,
+        traffic=traffic,
+        **usual | more,
+    )

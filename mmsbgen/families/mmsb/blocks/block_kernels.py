@@ -4,35 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmsbgen.families.mmsb.axes.common_axes import (
-    BLOCK_SIZE,
-    COMMON,
-    ROW_TEAM,
-    VECTOR_WIDTH,
-    common,
-    element_size,
-    first_valid,
-    local_memory,
-    row_vectors,
-    vectorised_memory,
-)
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    DELTA,
-    FIRST_VERTEX,
-    HELD,
-    LINKS,
-    N_VERTICES,
-    RANDOM,
-    ROWS,
-    SHARED,
-    SLOTS,
-    SPARES,
-    VERTICES,
-    Chooser,
-    defaults,
-    row_bytes,
-)
+from mmsbgen.families.mmsb.axes import common_axes as axes
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.families.mmsb.numbers.row_layout import ROW_MULTIPLE, row_length
@@ -43,14 +16,14 @@ from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 # Stage 2 ------------------------------------------------------------------------------------------------------
 
 
-_SHARED_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(lambda p, c, t: 4 * int(c["block_size"]))))
+_SHARED_SPACE = Space((axes.BLOCK_SIZE,), (*axes.COMMON, axes.local_memory(lambda p, c, t: 4 * int(c["block_size"]))))
 
 SHARED_PARTNERS = KernelSpec(
     name="shared_partners",
     template="mmsb/blocks/shared_partners.jinja",
     doc="draw the partners that all vertices of a block share",
     arguments=(
-        SLOTS,
+        usual.SLOTS,
         Argument("draws", "u32", "out", "[n] every draw"),
         Argument("times", "u32", "out", "[n] how often each distinct vertex was drawn"),
         Argument("drawn", "u32", "out", "[n] the distinct vertices, in the order of their first draws"),
@@ -60,18 +33,17 @@ SHARED_PARTNERS = KernelSpec(
         Argument("n_shared", "u32", "out", "[1] how many distinct vertices there are"),
         Argument("n_partners", "u32", "scalar", "n, draws of the block"),
         Argument("n_total", "u32", "scalar", "N"),
-        *RANDOM,
+        *usual.RANDOM,
     ),
     parameters=("N", "n", "dtype"),
     space=_SHARED_SPACE,
-    default=defaults(_SHARED_SPACE, {"block_size": 512}, {"block_size": 1}),
-    variables=lambda problem, config, traits: common(problem, config, traits, room=room(problem), stars=False),
+    default=usual.defaults(_SHARED_SPACE, {"block_size": 512}, {"block_size": 1}),
+    variables=lambda problem, config, traits: axes.common(problem, config, traits, room=room(problem), stars=False),
     launch=lambda problem, config, count, traits: Launch(1, int(config["block_size"])),
-    traffic=lambda p: p.integer("n") * (5 * 4 + element_size(p)),
-    flops=lambda p: 0,
+    traffic=lambda p: p.integer("n") * (5 * 4 + axes.element_size(p)),
     workload=block_workloads.shared_partners,
     check_problem=block_workloads.small,
-    used_with=SHARED,
+    used_with=usual.SHARED,
 )
 
 # Stage 3, non-links -------------------------------------------------------------------------------------------
@@ -100,7 +72,7 @@ def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
     if pairs > most:
         return f"{pairs} sums a work-item; at most {most}"
     if config["team"] == "block":
-        vectors = row_vectors(problem, config)
+        vectors = axes.row_vectors(problem, config)
         if block > max(vectors, 32):
             return f"{block} work-items for rows of {vectors} vectors: most would idle"
         return None
@@ -108,10 +80,10 @@ def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
         return "a tile a work-item is for CPUs"
     if pairs % width:
         return f"sums of {pairs} pairs do not fill vectors of {width}"
-    each = tile * (int(config["panel"]) * element_size(problem) + row_bytes(problem))
+    each = tile * (int(config["panel"]) * axes.element_size(problem) + usual.row_bytes(problem))
     # Intel's runtime 2026.22 combines work-items into vectors at any vector width if rows have at most two vectors.
-    short = "Intel" in traits.platform and row_vectors(problem, config) <= 2
-    if reason := vectorised_memory(each, {**config, "vector_width": 1} if short else config):
+    short = "Intel" in traits.platform and axes.row_vectors(problem, config) <= 2
+    if reason := axes.vectorised_memory(each, {**config, "vector_width": 1} if short else config):
         return reason
     needed = block * each
     return f"{needed} bytes of thread-local arrays; at most {_PRIVATE_BYTES}" if needed > _PRIVATE_BYTES else None
@@ -132,24 +104,24 @@ def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     tile, partners, block, _ = _sizes(config)
     panel = int(config["panel"])
     elements = panel * tile + _SLICE * tile + block * partners * (_SLICE + 1)
-    return elements * element_size(problem)
+    return elements * axes.element_size(problem)
 
 
 _TILE_SPACE = Space(
-    (TILE_TEAM, TILE, IN_FLIGHT, PANEL, VECTOR_WIDTH, BLOCK_SIZE),
+    (TILE_TEAM, TILE, IN_FLIGHT, PANEL, axes.VECTOR_WIDTH, axes.BLOCK_SIZE),
     (
-        *COMMON,
-        *(c for c in ROW_TEAM if c.name == "vector width"),
+        *axes.COMMON,
+        *(c for c in axes.ROW_TEAM if c.name == "vector width"),
         Constraint("tile", _tile),
         Constraint("panel", _panel),
-        local_memory(tile_bytes),
+        axes.local_memory(tile_bytes),
     ),
 )
 
 
 def _tile_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     tile, partners, block, width = _sizes(config)
-    return common(
+    return axes.common(
         problem,
         config,
         traits,
@@ -178,11 +150,7 @@ def _tiles(team: str, tile: int, partners: int, width: int, block: int) -> list[
 
 
 _ANY_TILE = [*_tiles("block", 4, 1, 1, 32), *_tiles("block", 1, 1, 1, 1)]
-_TILES_CPU = [
-    *_tiles("item", 4, 4, 16, 1),
-    *_tiles("item", 2, 4, 8, 1),
-    *_ANY_TILE,
-]
+_TILES_CPU = [*_tiles("item", 4, 4, 16, 1), *_tiles("item", 2, 4, 8, 1), *_ANY_TILE]
 _TILES_GPU = [
     *_tiles("block", 16, 2, 4, 128),
     *_tiles("block", 8, 2, 4, 128),
@@ -192,8 +160,8 @@ _TILES_GPU = [
 ]
 
 
-def _tile_default() -> Chooser:
-    cpu, gpu = (first_valid(candidates, _TILE_SPACE.refusal) for candidates in (_TILES_CPU, _TILES_GPU))
+def _tile_default() -> usual.Chooser:
+    cpu, gpu = (axes.first_valid(candidates, _TILE_SPACE.refusal) for candidates in (_TILES_CPU, _TILES_GPU))
     return lambda problem, traits: (cpu if traits.kind == "cpu" else gpu)(problem, traits)
 
 
@@ -202,30 +170,29 @@ BLOCK_SHARED = KernelSpec(
     template="mmsb/blocks/block_shared.jinja",
     doc="the shared partners' part of the gradient of every vertex of a block: two dense products",
     arguments=(
-        ROWS,
-        SLOTS,
-        SPARES,
-        BETA,
-        VERTICES,
+        usual.ROWS,
+        usual.SLOTS,
+        usual.SPARES,
+        usual.BETA,
+        usual.VERTICES,
         Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
         Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
         Argument("n_shared", "u32", "in", "[1] how many shared partners there are"),
         Argument("drawn", "u32", "in", "[n] the shared partners"),
         Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
-        *LINKS,
-        *HELD,
-        N_VERTICES,
-        FIRST_VERTEX,
-        DELTA,
+        *usual.LINKS,
+        *usual.HELD,
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
+        usual.DELTA,
     ),
     parameters=("K", "N", "m", "n", "dtype"),
     space=_TILE_SPACE,
     default=_tile_default(),
     variables=_tile_variables,
     launch=_launch_tiles,
-    traffic=lambda p: (2 * p.integer("m") + p.integer("n")) * row_bytes(p),
-    flops=lambda p: 4 * p.integer("m") * p.integer("n") * p.integer("K"),
+    traffic=lambda p: (2 * p.integer("m") + p.integer("n")) * usual.row_bytes(p),
     workload=block_workloads.block_shared,
     check_problem=block_workloads.small,
-    used_with=SHARED | {"products": ("single",)},
+    used_with=usual.SHARED | {"products": ("single",)},
 )

@@ -37,40 +37,59 @@ def small(problem: Problem) -> Problem:
     return problem.replace(N=n_vertices, m=m, n=n)
 
 
-def shared_partners(problem: Problem, seed: int) -> Workload:
-    """Slots and the counters of the draws; ``places`` has old values of another iteration."""
-    rng = np.random.default_rng(seed)
+def drawn_partners(problem: Problem, rng: np.random.Generator, rounds: int = 0) -> tuple[dict[str, Any], Judge]:
+    """Counters of the draws of one iteration, or of several ``rounds``, with old values; and a check of the results."""
     n_total, n, length = problem.integer("N"), problem.integer("n"), room(problem)
-    slots: Array = rng.permutation(n_total).astype(np.uint32)
+    lead = (rounds,) if rounds else ()
     arguments = {
-        "slots": slots,
-        "draws": np.zeros(length, np.uint32),
-        "times": np.ones(length, np.uint32),
-        "drawn": np.zeros(length, np.uint32),
-        "places": rng.integers(0, n, n_total).astype(np.uint32),
-        "shared": np.zeros(length, np.uint32),
-        "shared_weights": np.ones(length, real_type(problem)),
-        "n_shared": np.zeros(1, np.uint32),
+        "draws": np.zeros((*lead, length), np.uint32),
+        "times": np.ones((*lead, length), np.uint32),
+        "drawn": np.zeros((*lead, length), np.uint32),
+        "places": rng.integers(0, n, (*lead, n_total)).astype(np.uint32),
+        "shared_weights": np.ones((*lead, length), real_type(problem)),
+        "n_shared": np.zeros(rounds or 1, np.uint32),
         "n_partners": np.uint32(n),
         "n_total": np.uint32(n_total),
         **workloads.RANDOM,
     }
-
-    drawn = functools.cache(lambda: block_equations.shared_partners(n, n_total, SEED, ITERATION))
+    partners = functools.cache(
+        lambda ahead: block_equations.shared_partners(n, n_total, SEED, ITERATION + ahead, whole=rounds > 0)
+    )
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        _, distinct, times = drawn()
-        count = distinct.size
-        if int(got["n_shared"][0]) != count or not np.array_equal(got["drawn"][:count], distinct):
-            return "the distinct partners differ from the reference's draws"
-        if not np.array_equal(got["places"][distinct], np.arange(count)):
-            return "places do not say where the partners are"
-        if not np.array_equal(got["shared"][:count], slots[distinct]) or not np.isin(got["shared"], slots).all():
-            return "slots are not those of the partners"
-        weights = np.zeros(length)
-        weights[:count] = times * (n_total / n)
-        return Expected(weights, weights * 4 * roundoff(problem)).errors(got["shared_weights"])
+        drawn, places, found = (got[name].reshape(rounds or 1, -1) for name in ("drawn", "places", "shared_weights"))
+        for ahead in range(rounds or 1):
+            _, distinct, times = partners(ahead)
+            count, name = distinct.size, f"iteration {ahead}"
+            if int(got["n_shared"][ahead]) != count or not np.array_equal(drawn[ahead, :count], distinct):
+                return f"{name}: the distinct partners differ from the reference's draws"
+            if not np.array_equal(places[ahead, distinct], np.arange(count)):
+                return f"{name}: places do not say where the partners are"
+            weights = np.zeros(length)
+            weights[:count] = times * (n_total / n)
+            expected = Expected(weights, weights * 4 * roundoff(problem), name=name)
+            if (wrong := expected.errors(found[ahead])) is not None:
+                return wrong
+        return None
 
+    return arguments, judge
+
+
+def shared_partners(problem: Problem, seed: int) -> Workload:
+    """Slots and the counters of the draws."""
+    rng = np.random.default_rng(seed)
+    slots: Array = rng.permutation(problem.integer("N")).astype(np.uint32)
+    arguments, drawn = drawn_partners(problem, rng)
+
+    def judge(got: Mapping[str, Array], config: Config) -> str | None:
+        if (wrong := drawn(got, config)) is not None:
+            return wrong
+        # Places after the last partner may hold any slot.
+        distinct = got["drawn"][: int(got["n_shared"][0])]
+        right = np.array_equal(got["shared"][: distinct.size], slots[distinct]) and np.isin(got["shared"], slots).all()
+        return None if right else "slots are not those of the partners"
+
+    arguments |= {"slots": slots, "shared": np.zeros(room(problem), np.uint32)}
     return Workload(arguments, 1, judge, repeats="continued")
 
 

@@ -4,37 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.axes import row_space
-from mmsbgen.families.mmsb.axes.common_axes import (
-    BLOCK_SIZE,
-    GEN,
-    REDUCTION,
-    TEAM,
-    VECTOR_WIDTH,
-    block_for,
-    element_size,
-    first_valid,
-    launch_teams,
-    row_vectors,
-)
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.row_space import row_config
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    CLIP_COUNTS,
-    DELTA,
-    FIRST_VERTEX,
-    LINKS,
-    N_VERTICES,
-    RANDOM,
-    ROW_SUMS,
-    ROWS,
-    SHARED,
-    SLOTS,
-    SPARES,
-    STEP,
-    VERTICES,
-    row_bytes,
-)
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import MOST_GROUPS
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
@@ -56,7 +29,7 @@ _MOST_GROUPS = {"cpu": 256, "gpu": MOST_GROUPS}
 
 def most_groups(problem: Problem, traits: Traits) -> int:
     """Largest number of groups of counts that block_links may write, by kind of device and memory."""
-    kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * element_size(problem))
+    kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * axes.element_size(problem))
     return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, MOST_GROUPS), kept))
 
 
@@ -68,7 +41,7 @@ def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _counts(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if config["counts"] == "registers" and (config["placement"] not in GEN or traits.kind == "cpu"):
+    if config["counts"] == "registers" and (config["placement"] not in axes.GEN or traits.kind == "cpu"):
         return "counts stay in registers beside unrolled loops on GPUs"
     return None
 
@@ -87,17 +60,7 @@ def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 LINKS_SPACE = Space(
-    (
-        row_space.PLACEMENT,
-        TEAM,
-        VECTOR_WIDTH,
-        BLOCK_SIZE,
-        row_space.ROWS_IN_FLIGHT,
-        REDUCTION,
-        GROUPS,
-        COUNTS,
-        LOOKAHEAD,
-    ),
+    (*row_space.ROW_AXES, GROUPS, COUNTS, LOOKAHEAD),
     (
         *row_space.ROW_CONSTRAINTS,
         Constraint("groups", _groups),
@@ -135,14 +98,7 @@ def _links_config(
 _LONG_ROWS = _links_config("GLOBAL", "item", 16, 1, 8, lookahead=True)
 _SHORT_ROWS = _links_config("THREAD", "item", 16, 1, 2, lookahead=True)
 _LONG = 256
-_LINKS_ANYWHERE = [
-    _links_config("THREAD", "item", 16, 1, 2),
-    _links_config("THREAD", "item", 4, 1, 1),
-    _links_config("GLOBAL", "item", 16, 1, 1),
-    _links_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
-    _links_config("GLOBAL", "item", 4, 1, 1),
-    _links_config("GLOBAL", "item", 1, 1, 1),
-]
+_LINKS_ANYWHERE = [each | {"counts": "global", "lookahead": False} for each in row_space.ANYWHERE]
 _LINKS_GPU = [
     _links_config("RRR", "block", 4, 128, 4, "registers", lookahead=True),
     _links_config("RRR", "block", 4, 128, 2, "registers", lookahead=True),
@@ -162,8 +118,8 @@ def _links_default(problem: Problem, traits: Traits) -> Config:
         candidates = [_LONG_ROWS if problem.integer("K") >= _LONG else _SHORT_ROWS, *_LINKS_ANYWHERE]
     else:
         # On an H200 within 13 % of the best of those tried at each K from 128 to 4096, with and without draws.
-        vectors = row_vectors(problem, {"vector_width": 4})
-        block = 32 if vectors <= 32 else min(128, max(64, block_for(problem, 4, 2)))
+        vectors = axes.row_vectors(problem, {"vector_width": 4})
+        block = 32 if vectors <= 32 else min(128, max(64, axes.block_for(problem, 4, 2)))
         rows = 8 if vectors <= 32 else 4 if vectors <= 256 else 2
         first = _links_config("RRR", "block", 4, block, rows, "registers", lookahead=vectors > 32)
         candidates = [first, *_LINKS_GPU, *_LINKS_ANYWHERE]
@@ -171,7 +127,9 @@ def _links_default(problem: Problem, traits: Traits) -> Config:
     if traits.kind == "cpu":
         enough = min(enough, 64)
     groups = max(int(g) for g in GROUPS.values if int(g) <= enough)
-    return first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(problem, traits)
+    return axes.first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(
+        problem, traits
+    )
 
 
 BLOCK_LINKS = KernelSpec(
@@ -179,31 +137,30 @@ BLOCK_LINKS = KernelSpec(
     template="mmsb/blocks/block_links.jinja",
     doc="the links' part of the gradient of every vertex of a block, the end of its row, and counts for theta",
     arguments=(
-        ROWS,
-        ROW_SUMS,
-        SLOTS,
-        SPARES,
-        BETA,
-        VERTICES,
-        *LINKS,
-        CLIP_COUNTS,
+        usual.ROWS,
+        usual.ROW_SUMS,
+        usual.SLOTS,
+        usual.SPARES,
+        usual.BETA,
+        usual.VERTICES,
+        *usual.LINKS,
+        usual.CLIP_COUNTS,
         Argument("counts", "real", "out", "[groups, 2, LD] scaled sums of rho: non-links, links"),
         Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
         Argument("link_scale", "real", "scalar", "of the counts of links"),
-        N_VERTICES,
-        FIRST_VERTEX,
-        *STEP,
-        DELTA,
-        *RANDOM,
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
+        *usual.STEP,
+        usual.DELTA,
+        *usual.RANDOM,
     ),
     parameters=("K", "N", "m", "dtype", "step", "noise"),
     space=LINKS_SPACE,
     default=_links_default,
     variables=_links_variables,
-    launch=lambda problem, config, count, traits: launch_teams(problem, config, links_groups(config), traits),
-    traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * row_bytes(p),
-    flops=lambda p: (4 * block_workloads.MEAN_DEGREE + 6) * p.integer("m") * p.integer("K"),
+    launch=lambda problem, config, count, traits: axes.launch_teams(problem, config, links_groups(config), traits),
+    traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * usual.row_bytes(p),
     workload=block_workloads.block_links,
     check_problem=block_workloads.small,
-    used_with=SHARED,
+    used_with=usual.SHARED,
 )

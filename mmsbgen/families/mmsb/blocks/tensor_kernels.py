@@ -6,25 +6,16 @@ rows for range, since scales reach N / Z.  All sums are accumulated in single pr
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, first_valid
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    DELTA,
-    FIRST_VERTEX,
-    HELD,
-    LINKS,
-    N_VERTICES,
-    SLOTS,
-    TENSOR,
-    VERTICES,
-    row_bytes,
-)
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -38,15 +29,13 @@ INSTRUCTION = Axis(
     "who multiplies: every warp its fragments, or four warps together out of shared memory (sm_90)",
 )
 
-_SHARED_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
-_SCALES = Argument("scales", "u32", "in", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
+OWN_FACTORS = Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word")
+SHARED_FACTORS = Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word")
+SHARED_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
+SCALES = Argument("scales", "u32", "in", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
 _N_SHARED = Argument("n_shared", "u32", "in", "[1] how many shared partners there are")
 #: Largest number of sums per work-item; more would not stay in registers.
 _MOST_SUMS = 128
-
-
-def _written(argument: Argument, role: Any) -> Argument:
-    return Argument(argument.name, argument.ctype, role, argument.doc)
 
 
 def _tensor(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -191,115 +180,103 @@ def _halves(problem: Problem) -> int:
     return 2 * half_row(problem)
 
 
-BLOCK_FACTORS = KernelSpec(
-    name="block_factors",
-    template="mmsb/blocks/block_factors.jinja",
-    doc="the factors of a block's products, 16 bits wide",
-    arguments=(
-        Argument("pi", "real", "in", "[N + m, LD] rows by slot"),
-        SLOTS,
-        BETA,
-        VERTICES,
-        Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
-        _N_SHARED,
-        Argument("own_factors", "u32", "out", "[m, row / 2] pi (beta - delta), two float16 a word"),
-        Argument("shared_factors", "u32", "out", "[room, row / 2] partners' rows, two float16 a word"),
-        _written(_SHARED_ROWS, "out"),
-        N_VERTICES,
-        FIRST_VERTEX,
-        DELTA,
-    ),
-    parameters=("K", "N", "m", "n", "dtype"),
-    space=_ROWS,
-    default=_rows_default(128),
+_kernel = partial(
+    usual.kernel,
+    "blocks",
     variables=_variables,
-    launch=launch_rows(extra=True, per_row=0),
-    traffic=lambda p: (
-        (p.integer("m") + p.integer("n")) * row_bytes(p) + (p.integer("m") + 2 * p.integer("n")) * _halves(p)
-    ),
-    flops=lambda p: 2 * p.integer("m") * p.integer("K"),
-    workload=tensor_workloads.block_factors,
     check_problem=tensor_workloads.small,
-    used_with=TENSOR,
+    used_with=usual.TENSOR,
     dialects=("cuda",),
 )
 
-BLOCK_SCALES = KernelSpec(
-    name="block_scales",
-    template="mmsb/blocks/block_scales.jinja",
-    doc="what each shared partner's row counts for each vertex of a block: dots on tensor cores, reweighed",
-    arguments=(
-        Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word"),
-        Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word"),
-        Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
-        _written(_SCALES, "out"),
-        N_VERTICES,
-        DELTA,
+
+BLOCK_FACTORS = _kernel(
+    "block_factors",
+    "the factors of a block's products, 16 bits wide",
+    (
+        Argument("pi", "real", "in", "[N + m, LD] rows by slot"),
+        usual.SLOTS,
+        usual.BETA,
+        usual.VERTICES,
+        Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
+        _N_SHARED,
+        replace(OWN_FACTORS, role="out"),
+        replace(SHARED_FACTORS, role="out"),
+        replace(SHARED_ROWS, role="out"),
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
+        usual.DELTA,
     ),
-    parameters=("K", "N", "m", "n", "dtype"),
+    ("K", "N", "m", "n", "dtype"),
+    tensor_workloads.block_factors,
+    lambda p: (
+        (p.integer("m") + p.integer("n")) * usual.row_bytes(p) + (p.integer("m") + 2 * p.integer("n")) * _halves(p)
+    ),
+    space=_ROWS,
+    default=_rows_default(128),
+    launch=launch_rows(extra=True, per_row=0),
+)
+
+BLOCK_SCALES = _kernel(
+    "block_scales",
+    "what each shared partner's row counts for each vertex of a block: dots on tensor cores, reweighed",
+    (
+        OWN_FACTORS,
+        SHARED_FACTORS,
+        Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
+        replace(SCALES, role="out"),
+        usual.N_VERTICES,
+        usual.DELTA,
+    ),
+    ("K", "N", "m", "n", "dtype"),
+    tensor_workloads.block_scales,
+    lambda p: (p.integer("m") + p.integer("n")) * _halves(p) + 2 * p.integer("m") * half_room(p),
     space=TILES,
     default=_tiles_default,
     variables=_tiled("f16", "columns"),
     launch=_launch_tiles("columns"),
-    traffic=lambda p: (p.integer("m") + p.integer("n")) * _halves(p) + 2 * p.integer("m") * half_room(p),
-    flops=lambda p: 2 * p.integer("m") * p.integer("n") * p.integer("K"),
-    workload=tensor_workloads.block_scales,
-    check_problem=tensor_workloads.small,
-    used_with=TENSOR,
-    dialects=("cuda",),
 )
 
-BLOCK_STRIKE = KernelSpec(
-    name="block_strike",
-    template="mmsb/blocks/block_strike.jinja",
-    doc="set the scales of pairs that must not inform to 0",
-    arguments=(
-        VERTICES,
+BLOCK_STRIKE = _kernel(
+    "block_strike",
+    "set the scales of pairs that must not inform to 0",
+    (
+        usual.VERTICES,
         _N_SHARED,
         Argument("drawn", "u32", "in", "[n] the shared partners"),
         Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
-        *LINKS,
-        *HELD,
-        _written(_SCALES, "inout"),
-        N_VERTICES,
-        FIRST_VERTEX,
+        *usual.LINKS,
+        *usual.HELD,
+        replace(SCALES, role="inout"),
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
     ),
-    parameters=("N", "m", "n", "dtype"),
+    ("N", "m", "n", "dtype"),
+    tensor_workloads.block_strike,
+    lambda p: p.integer("m") * (block_workloads.MEAN_DEGREE + 1) * 12,
     space=_ROWS,
     default=_rows_default(256),
-    variables=_variables,
     launch=launch_rows(extra=False, per_row=32),
-    traffic=lambda p: p.integer("m") * (block_workloads.MEAN_DEGREE + 1) * 12,
-    flops=lambda p: 0,
-    workload=tensor_workloads.block_strike,
-    check_problem=tensor_workloads.small,
-    used_with=TENSOR,
-    dialects=("cuda",),
 )
 
-BLOCK_SUMS = KernelSpec(
-    name="block_sums",
-    template="mmsb/blocks/block_sums.jinja",
-    doc="the shared partners' part of the gradient of every vertex of a block, on tensor cores",
-    arguments=(
+BLOCK_SUMS = _kernel(
+    "block_sums",
+    "the shared partners' part of the gradient of every vertex of a block, on tensor cores",
+    (
         Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
         Argument("spares", "u32", "in", "[m] free slots; they receive the sums"),
-        _SCALES,
-        _SHARED_ROWS,
+        SCALES,
+        SHARED_ROWS,
         _N_SHARED,
-        N_VERTICES,
+        usual.N_VERTICES,
     ),
-    parameters=("K", "N", "m", "n", "dtype"),
+    ("K", "N", "m", "n", "dtype"),
+    tensor_workloads.block_sums,
+    lambda p: p.integer("n") * _halves(p) + 2 * p.integer("m") * half_room(p) + p.integer("m") * usual.row_bytes(p),
     space=TILES,
     default=_tiles_default,
     variables=_tiled("bf16", "rows"),
     launch=_launch_tiles("rows"),
-    traffic=lambda p: p.integer("n") * _halves(p) + 2 * p.integer("m") * half_room(p) + p.integer("m") * row_bytes(p),
-    flops=lambda p: 2 * p.integer("m") * p.integer("n") * p.integer("K"),
-    workload=tensor_workloads.block_sums,
-    check_problem=tensor_workloads.small,
-    used_with=TENSOR,
-    dialects=("cuda",),
 )
 
 #: In the order of their launches, after shared_partners and before block_links.

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.processes import side_by_side
+
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 #: Community of an unused entry; unused entries follow the others.
@@ -44,12 +46,14 @@ def kept(communities: Array, k: int) -> npt.NDArray[np.bool_]:
 
 def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
     """Sums of the columns ``[K]`` of all rows."""
-    sums: Floats = np.full(k, len(communities) * floor)
-    for first in range(0, len(communities), _ROWS):
+
+    def of(first: int) -> Floats:
         some, sizes = communities[first : first + _ROWS], values[first : first + _ROWS]
         used = some != NONE  # few of a start
-        sums += np.bincount(some[used], sizes[used].astype(np.float64) - floor, minlength=k)
-    return sums
+        found: Floats = np.bincount(some[used], sizes[used].astype(np.float64) - floor, k).astype(np.float64)
+        return found
+
+    return sum(side_by_side(of, range(0, len(communities), _ROWS)), np.full(k, len(communities) * floor))
 
 
 def filled(communities: Array, values: Array, k: int, floor: float) -> tuple[npt.NDArray[np.int64], Array]:

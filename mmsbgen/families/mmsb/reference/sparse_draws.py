@@ -213,13 +213,3 @@ def kept(phi: Floats, r: int, noise: SparseNoise) -> Bools:
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(phi.shape[-1]), phi.shape), axis=-1)
     mask: Bools = (rank == 0) | ((rank < r) & (phi > noise.threshold))
     return mask
-
-
-def finished(phi: Floats, k: int, step: SparseStep, noise: SparseNoise) -> tuple[Floats, float]:
-    """The entries of pi and the new row sum, from the kept entries of ``phi``: pi times the sum is phi again.
-
-    An only entry below the threshold is raised to it.
-    """
-    phi = np.maximum(phi, noise.threshold)
-    total, inside = float(phi.sum()), 1.0 - (k - phi.size) * step.floor
-    return np.maximum(phi / total * inside, step.floor), total / inside

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.common_axes import common, launch_items
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BEST,
-    BETA,
-    DELTA,
-    EVALUATED,
-    ITEMS_CPU,
-    ITEMS_GPU,
-    LINKS,
-    MOMENTS,
-    N_VERTICES,
-    PLACES,
-    SCALAR_SPACE,
-    defaults,
-)
 from mmsbgen.families.mmsb.axes.small_spaces import row_bytes as dense_bytes
 from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of
@@ -32,46 +19,31 @@ from mmsbgen.families.mmsb.sparse.sparse_sweeps import (
     SUMS,
     row_bytes,
 )
-from mmsbgen.kernels.family import Argument, KernelSpec, Workload
+from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 
-
-def _items(
-    name: str,
-    doc: str,
-    arguments: tuple[Argument, ...],
-    workload: Callable[[Problem, int], Workload],
-    parameters: tuple[str, ...] = ("K", "N", "pairs", "entries", "dtype"),
-    traffic: Callable[[Problem], int] = lambda p: 2 * p.integer("pairs") * row_bytes(p),
-    each: Callable[[Problem], int] = lambda p: 1,
-) -> KernelSpec:
-    """Declaration of a kernel of independent work-items, ``each`` of them for a work unit."""
-    return KernelSpec(
-        name=name,
-        template=f"mmsb/sparse/{name}.jinja",
-        doc=doc,
-        arguments=arguments,
-        parameters=parameters,
-        space=SCALAR_SPACE,
-        default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-        variables=lambda problem, config, traits: (
-            common(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
-        ),
-        launch=lambda problem, config, count, traits: launch_items(problem, config, count * each(problem), traits),
-        traffic=traffic,
-        flops=lambda p: 0,
-        workload=workload,
-        check_problem=sparse_workloads.small,
-        used_with=ALL,
-    )
+_kernel = partial(
+    usual.kernel,
+    "sparse",
+    variables=lambda problem, config, traits: (
+        common(problem, config, traits) | {"R": entries_of(problem), "fixed_point": FIXED_POINT}
+    ),
+    check_problem=sparse_workloads.small,
+    used_with=ALL,
+)
+_PAIRS = ("K", "N", "pairs", "entries", "dtype")
 
 
-SPARSE_TOTALS = _items(
+def _pair_traffic(problem: Problem) -> int:
+    return 2 * problem.integer("pairs") * row_bytes(problem)
+
+
+SPARSE_TOTALS = _kernel(
     "sparse_totals",
     "theta's counts and the sums of the new columns, after a sweep",
     (
         SUMS,
-        BETA,
+        usual.BETA,
         Argument("counts", "real", "out", "[2, LD] scaled sums of rho: non-links, links"),
         Argument("totals", "real", "out", "[LD] sums of the columns of pi"),
         Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
@@ -79,53 +51,60 @@ SPARSE_TOTALS = _items(
         Argument("n_total", "u32", "scalar", "N"),
         FLOOR_PI,
     ),
-    sparse_workloads.sparse_totals,
     ("K", "N", "dtype"),
+    sparse_workloads.sparse_totals,
     lambda p: 8 * p.integer("K") * 8,
 )
 
-SPARSE_PAIRS = _items(
+SPARSE_PAIRS = _kernel(
     "sparse_pairs",
     "probability of a link for every held-out pair",
-    (*ROWS, *EVALUATED, FLOOR_PI),
+    (*ROWS, *usual.EVALUATED, FLOOR_PI),
+    _PAIRS,
     sparse_pair_workloads.sparse_pairs,
+    _pair_traffic,
 )
 
-SPARSE_LINKS = _items(
+SPARSE_LINKS = _kernel(
     "sparse_links",
     "the community that explains each link best, and its share",
-    (*ROWS, *BEST, FLOOR_PI),
+    (*ROWS, *usual.BEST, FLOOR_PI),
+    _PAIRS,
     sparse_pair_workloads.sparse_links,
+    _pair_traffic,
 )
 
-SPARSE_PLACES = _items(
+SPARSE_PLACES = _kernel(
     "sparse_places",
     "how much of each link some communities explain",
-    (*ROWS, *PLACES, FLOOR_PI),
+    (*ROWS, *usual.PLACES, FLOOR_PI),
+    _PAIRS,
     sparse_pair_workloads.sparse_places,
+    _pair_traffic,
 )
 
-SPARSE_SHARES = _items(
+SPARSE_SHARES = _kernel(
     "sparse_shares",
     "how many of a vertex's links each entry of its row explains",
     (
         *ROWS,
-        BETA,
+        usual.BETA,
         Argument("vertices", "u32", "in", "[N] all vertices"),
-        *LINKS,
+        *usual.LINKS,
         Argument("members", "u64", "in", "[N] a bit for each entry in whose community the vertex is"),
-        Argument("explained_links", "real", "out", "[N, R] sums of the shares of p(y = 1)"),
-        N_VERTICES,
+        Argument("explained_links", "real", "out", "[N, R] sums of the shares of p(y = 1), or numbers of links"),
+        usual.N_VERTICES,
         Argument("only_members", "u32", "scalar", "whether only links to members of the entry's community count"),
-        DELTA,
+        Argument("only_best", "u32", "scalar", "whether to count the links that an entry explains best"),
+        usual.DELTA,
         FLOOR_PI,
     ),
-    sparse_pair_workloads.sparse_shares,
     PARAMETERS,
+    sparse_pair_workloads.sparse_shares,
     lambda p: p.integer("N") * (2 + degree_of(p)) * row_bytes(p),
 )
 
-SPARSE_GATHER = _items(
+SPARSE_GATHER = _kernel(
     "sparse_gather",
     "copies of the sparse rows of some vertices",
     (
@@ -135,11 +114,13 @@ SPARSE_GATHER = _items(
         Argument("found_values", "real", "out", "[V, R] their entries"),
         Argument("n_wanted", "u32", "scalar", "V"),
     ),
+    _PAIRS,
     sparse_pair_workloads.sparse_gather,
-    each=entries_of,
+    _pair_traffic,
+    launch=lambda p, config, count, traits: launch_items(p, config, count * entries_of(p), traits),
 )
 
-SPARSE_REPLACE = _items(
+SPARSE_REPLACE = _kernel(
     "sparse_replace",
     "puts the new rows of some vertices in place of the old ones",
     (
@@ -153,21 +134,21 @@ SPARSE_REPLACE = _items(
         SUMS,
         Argument("moved", "real", "out", "[N] L1 distances of the new rows from the old, in the order of vertices"),
         Argument("since_told", "real", "out", "[N] those from the rows that neighbours were told of"),
-        N_VERTICES,
+        usual.N_VERTICES,
         FLOOR_PI,
         Argument("tolerance", "real", "scalar", "distance beyond which neighbours are told"),
     ),
-    sparse_pair_workloads.sparse_replace,
     PARAMETERS,
+    sparse_pair_workloads.sparse_replace,
     lambda p: p.integer("N") * 4 * row_bytes(p),
 )
 
-SPARSE_MOMENTS = _items(
+SPARSE_MOMENTS = _kernel(
     "sparse_moments",
     "take the sparse rows of all vertices into the mean and the variance of their samples",
-    (*ROWS, *MOMENTS, FLOOR_PI),
-    sparse_pair_workloads.sparse_moments,
+    (*ROWS, *usual.MOMENTS, FLOOR_PI),
     ("K", "N", "entries", "dtype"),
+    sparse_pair_workloads.sparse_moments,
     lambda p: p.integer("N") * (row_bytes(p) + 4 * dense_bytes(p)),
 )
 

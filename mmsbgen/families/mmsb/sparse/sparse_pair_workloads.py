@@ -111,7 +111,11 @@ def sparse_places(problem: Problem, seed: int) -> Workload:
 
 
 def sparse_shares(problem: Problem, seed: int) -> Workload:
-    """All vertices of a graph, some of whose entries stand for communities that they are in."""
+    """All vertices of a graph, some of whose entries stand for communities that they are in.
+
+    With an odd ``seed`` the links that an entry explains best are counted; any may be whose share is within rounding of
+    the largest.
+    """
     rng = np.random.default_rng(seed)
     n, k, r, u = problem.integer("N"), problem.integer("K"), entries_of(problem), roundoff(problem)
     given, home = rows_of(problem, rng)
@@ -121,12 +125,14 @@ def sparse_shares(problem: Problem, seed: int) -> Workload:
         "n_vertices": np.uint32(n),
         "members": rng.integers(0, 2**64, n, dtype=np.uint64),
         "only_members": np.uint32(1),
+        "only_best": np.uint32(seed % 2),
         "explained_links": np.full((n, r), -1, real_type(problem)),
     }
     bits = np.arange(r, dtype=np.uint64)
 
     def reference(units: Array, turn: int) -> Judge:
         right, error = np.zeros((units.size, r)), np.full((units.size, r), 1e-30)
+        only_best = bool(given["only_best"])
         for place, vertex in enumerate(given["vertices"][units].tolist()):
             begin, end = (int(offset) for offset in given["neighbour_offsets"][vertex : vertex + 2])
             near = given["neighbours"][begin:end]
@@ -134,6 +140,11 @@ def sparse_shares(problem: Problem, seed: int) -> Workload:
             inside = rows_format.kept(np.where(member, given["communities"][near], rows_format.NONE), k)
             ends = {"pairs_a": np.full(near.size, vertex), "pairs_b": near}
             shares, bound = _shares({**given, **ends}, k, u, r)
+            if only_best:
+                may_be = shares + bound >= (shares - bound).max(axis=1)[:, None]
+                # Each of several gets the link or not: a half, give or take twice the bound.
+                bound = np.where(may_be & (may_be.sum(axis=1) > 1)[:, None], 0.25, 0.0)
+                shares = np.where(may_be, 1.0 - 2 * bound, 0.0)
             there = given["communities"][vertex] != rows_format.NONE
             at = given["communities"][vertex][there].astype(np.int64)
             counted = inside[:, at]

@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mmsbgen.families.mmsb.axes.common_axes import (
-    BLOCK_SIZE,
-    COMMON,
-    common,
-    element_size,
-    first_valid,
-    local_memory,
-)
-from mmsbgen.families.mmsb.axes.small_spaces import BETA, DELTA, LINKS, N_VERTICES, RANDOM, STEP
+from mmsbgen.families.mmsb.axes import common_axes as axes
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_BOUND, PARTS
 from mmsbgen.families.mmsb.sparse import sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, table_groups
@@ -42,18 +35,18 @@ SWEEP = (
     Argument("new_communities", "u32", "inout", "[N, R] the new rows"),
     Argument("new_values", "real", "inout", "[N, R] their entries"),
     Argument("row_sums", "real", "inout", "[N] sums of phi"),
-    BETA,
+    usual.BETA,
     TOTALS,
     Argument("vertices", "u32", "in", "[N] all vertices, in the order of the sweep"),
-    *LINKS,
+    *usual.LINKS,
     Argument("tables", "real", "inout", "[groups, K, 2] tables of candidates; zero before and after"),
     Argument("used_lists", "u32", "inout", "[groups, K] places in use"),
     SUMS,
     Argument("clip_counts", "u32", "inout", "[N] candidates whose flow was bounded, added up"),
     Argument("table_locks", "u32", "inout", "[groups] 1 while a team has the table; zero before and after"),
-    N_VERTICES,
-    *STEP,
-    DELTA,
+    usual.N_VERTICES,
+    *usual.STEP,
+    usual.DELTA,
     FLOOR_PI,
     Argument("non_link_weight", "real", "scalar", "weight of a non-link"),
     Argument("inverse_n", "real", "scalar", "1 / N"),
@@ -108,7 +101,7 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    lanes, entries, size = team_lanes(config, traits), entries_of(problem), element_size(problem)
+    lanes, entries, size = team_lanes(config, traits), entries_of(problem), axes.element_size(problem)
     table = int(config["slots"]) * (6 + size) if config["table"] == "hash" else 0
     rows = entries * (4 + 3 * size) + 2 * size if lanes > 1 else 0
     # Each team's memory begins at a multiple of 16 bytes; numbers of 8 bytes are aligned in it.
@@ -116,7 +109,7 @@ def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
 
 
 def _tables(problem: Problem) -> int:
-    return table_groups(problem.integer("K"), element_size(problem))
+    return table_groups(problem.integer("K"), axes.element_size(problem))
 
 
 def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -130,20 +123,20 @@ def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 CONSTRAINTS = (
-    *COMMON,
+    *axes.COMMON,
     SUB_GROUPS,
     Constraint("table", _table),
     Constraint("tables", _fits),
     Constraint("thread-local arrays", _private),
-    local_memory(_local_bytes),
+    axes.local_memory(_local_bytes),
 )
-ROWS_SPACE = Space((TABLE, SPARSE_TEAM, SLOTS, BLOCK_SIZE, FLIGHT), CONSTRAINTS)
+ROWS_SPACE = Space((TABLE, SPARSE_TEAM, SLOTS, axes.BLOCK_SIZE, FLIGHT), CONSTRAINTS)
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     lanes, block = team_lanes(config, traits), int(config["block_size"])
     slots = int(config["slots"])
-    return common(
+    return axes.common(
         problem,
         config,
         traits,
@@ -188,7 +181,7 @@ def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
 
 def row_bytes(problem: Problem) -> int:
     """Bytes of a sparse row."""
-    return entries_of(problem) * (4 + element_size(problem))
+    return entries_of(problem) * (4 + axes.element_size(problem))
 
 
 def _traffic(problem: Problem) -> int:
@@ -200,11 +193,11 @@ def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[st
 
 
 _ITEMS = [_config("direct", "item", 64, block, 1) for block in (32, 4, 1)]
-_ON_CPU = first_valid(_ITEMS[1:], ROWS_SPACE.refusal)
+_ON_CPU = axes.first_valid(_ITEMS[1:], ROWS_SPACE.refusal)
 _LAST = [_config("direct", "subgroup", 64, 128, 1), *_ITEMS]
 #: By the fewest slots.
 _ON_GPU = {
-    least: first_valid(
+    least: axes.first_valid(
         [
             _config("hash", "subgroup", slots, block, rows)
             for slots in (256, 512, 1024, 2048)
@@ -242,7 +235,6 @@ SPARSE_ROWS = KernelSpec(
     variables=_variables,
     launch=_launch,
     traffic=_traffic,
-    flops=lambda p: 6 * p.integer("N") * (1 + degree_of(p)) * entries_of(p),
     workload=sparse_workloads.sparse_rows,
     check_problem=sparse_workloads.small,
     used_with=ALL,
@@ -252,11 +244,7 @@ SPARSE_DRAWS = replace(
     SPARSE_ROWS,
     name="sparse_draws",
     doc="a sweep over sparse rows with noise, as sparse_rows",
-    arguments=(
-        *SWEEP,
-        Argument("threshold", "real", "scalar", "phi above which a community is kept"),
-        *RANDOM,
-    ),
+    arguments=(*SWEEP, Argument("threshold", "real", "scalar", "phi above which a community is kept"), *usual.RANDOM),
     variables=_with_draws,
     workload=sparse_workloads.sparse_draws,
 )

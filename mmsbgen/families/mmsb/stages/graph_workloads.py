@@ -84,6 +84,19 @@ def _ends_of(n: int, pairs: Array) -> Callable[[int], frozenset[int]]:
     return lambda vertex: frozenset(ends[int(offsets[vertex]) : int(offsets[vertex + 1])].tolist())
 
 
+def units_apart(
+    changed: Array, places: Callable[[Array], Mapping[str, Array]], reference: Callable[[Array, int], Judge]
+) -> tuple[Units, ...]:
+    """Units in two parts: those of whose outputs a launch changes something, and the others."""
+
+    def part(chosen: Array, are: bool) -> Units:
+        return Units(
+            chosen.size, lambda units: places(chosen[units]), lambda units, turn: reference(chosen[units], turn), are
+        )
+
+    return tuple(part(np.flatnonzero(changed == are), are) for are in (True, False) if np.any(changed == are))
+
+
 def draw_stars(problem: Problem, seed: int) -> Workload:
     """Link and non-link stars of a random graph: one of all eligible vertices (small graphs), one empty."""
     rng = np.random.default_rng(seed)
@@ -208,14 +221,9 @@ def sample_partners(problem: Problem, seed: int) -> Workload:
 
         return judge
 
-    def part(chosen: Array, changed: bool) -> Units:
-        """The vertices at the places ``chosen``."""
+    def entries(places: Array) -> dict[str, Array]:
+        at = places[:, None] * n_eff + np.arange(n_eff)
+        return {"partners": at, "weights": at}
 
-        def entries(units: Array) -> dict[str, Array]:
-            at = chosen[units][:, None] * n_eff + np.arange(n_eff)
-            return {"partners": at, "weights": at}
-
-        return Units(chosen.size, entries, lambda units, turn: reference(chosen[units], turn), changed)
-
-    units = tuple(part(np.flatnonzero(filled == full), full) for full in (True, False) if np.any(filled == full))
+    units = units_apart(filled, entries, reference)
     return Workload(arguments, m, all_units(units), rotations, units)

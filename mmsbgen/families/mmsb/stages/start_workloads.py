@@ -8,7 +8,8 @@ import numpy as np
 
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED, row_length
 from mmsbgen.families.mmsb.reference.workloads import real_type
-from mmsbgen.kernels.family import Array, Judge, Units, Workload, all_units
+from mmsbgen.families.mmsb.stages.graph_workloads import units_apart
+from mmsbgen.kernels.family import Array, Judge, Workload, all_units
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -36,7 +37,7 @@ def place_rows(problem: Problem, seed: int) -> Workload:
         "n_vertices": np.uint64(n),
     }
 
-    def reference(vertices: Array) -> Judge:
+    def reference(vertices: Array, turn: int) -> Judge:
         rows = np.full((vertices.size, row_length(k)), 0.5, dtype)
         for row, vertex in zip(rows, vertices.tolist(), strict=True):
             sets = arguments["set_communities"][offsets[vertex] : offsets[vertex + 1]]
@@ -50,12 +51,5 @@ def place_rows(problem: Problem, seed: int) -> Workload:
 
         return judge
 
-    def part(chosen: Array, changed: bool) -> Units:
-        """The rows of the vertices ``chosen``."""
-        return Units(
-            chosen.size, lambda units: {"pi": chosen[units]}, lambda units, turn: reference(chosen[units]), changed
-        )
-
-    in_sets = counts > 0
-    units = tuple(part(np.flatnonzero(in_sets == are), are) for are in (True, False) if np.any(in_sets == are))
+    units = units_apart(counts > 0, lambda vertices: {"pi": vertices}, reference)
     return Workload(arguments, n * row_length(k) // PLACED, all_units(units), units=units, repeats="same")

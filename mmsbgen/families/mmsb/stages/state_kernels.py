@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, launch_items
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    DENSE,
-    FIRST_VERTEX,
-    ITEMS_CPU,
-    ITEMS_GPU,
-    MOMENTS,
-    N_PAIRS,
-    N_VERTICES,
-    PAIRS,
-    PI,
-    SCALAR_SPACE,
-    SLOTS,
-    VERTICES,
-    Chooser,
-    defaults,
-    edge_set,
-    row_bytes,
-    stored_row_bytes,
-)
+from mmsbgen.families.mmsb.axes import small_spaces as usual
+from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import graph_workloads, moment_workloads, start_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Workload
-from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Axis, Config, Space, Traits
+from mmsbgen.kernels.family import Argument
+from mmsbgen.kernels.space import Axis, Space
 
+_kernel = partial(usual.kernel, "state", check_problem=workloads.small, used_with=usual.DENSE)
 
-def _simple(
-    name: str,
-    doc: str,
-    arguments: tuple[Argument, ...],
-    parameters: tuple[str, ...],
-    workload: Callable[[Problem, int], Workload],
-    traffic: Callable[[Problem], int],
-    space: Space = SCALAR_SPACE,
-    default: Chooser | None = None,
-    variables: Callable[[Problem, Config, Traits], dict[str, Any]] = common,
-    modes: tuple[str, ...] = (),
-) -> KernelSpec:
-    """Declaration of a kernel of independent work-items; by default its block size is the only axis."""
-    return KernelSpec(
-        name=name,
-        template=f"mmsb/state/{name}.jinja",
-        doc=doc,
-        arguments=arguments,
-        parameters=parameters,
-        space=space,
-        default=default or defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-        variables=variables,
-        launch=launch_items,
-        traffic=traffic,
-        flops=lambda p: 0,
-        workload=workload,
-        check_problem=workloads.small,
-        modes=modes,
-        used_with=DENSE,
-    )
-
-
-INIT_PI = _simple(
+INIT_PI = _kernel(
     "init_pi",
     "rows from Dirichlet(1, ..., 1), made on the device",
     (
@@ -78,11 +27,11 @@ INIT_PI = _simple(
     ),
     ("K", "N", "dtype", "storage"),
     workloads.init_pi,
-    lambda p: p.integer("N") * stored_row_bytes(p),
-    default=defaults(SCALAR_SPACE, ITEMS_GPU, {"block_size": 1}),
+    lambda p: p.integer("N") * usual.stored_row_bytes(p),
+    default=usual.defaults(usual.SCALAR_SPACE, usual.ITEMS_GPU, {"block_size": 1}),
 )
 
-PLACE_ROWS = _simple(
+PLACE_ROWS = _kernel(
     "place_rows",
     "rows of the vertices in sets that a chain starts from",
     (
@@ -95,19 +44,19 @@ PLACE_ROWS = _simple(
     ),
     ("K", "N", "dtype"),
     start_workloads.place_rows,
-    lambda p: p.integer("N") * row_bytes(p),
+    lambda p: p.integer("N") * usual.row_bytes(p),
     variables=lambda problem, config, traits: common(problem, config, traits, chunk=PLACED),
 )
 
-EXCHANGE_SLOTS = _simple(
+EXCHANGE_SLOTS = _kernel(
     "exchange_slots",
     "make the new rows the vertices' rows",
     (
         Argument("slots", "u32", "inout", "[N] slot of a vertex's row"),
         Argument("spares", "u32", "inout", "[m] slots of the new rows; then the old ones"),
-        VERTICES,
-        N_VERTICES,
-        FIRST_VERTEX,
+        usual.VERTICES,
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
     ),
     ("N", "m"),
     workloads.exchange_slots,
@@ -117,13 +66,13 @@ EXCHANGE_SLOTS = _simple(
 ACCUMULATE = Axis("accumulate", (False, True), "add to the rows (posterior mean) instead of copying them")
 GATHER_SPACE = Space((BLOCK_SIZE, ACCUMULATE), COMMON)
 
-GATHER_ROWS = _simple(
+GATHER_ROWS = _kernel(
     "gather_rows",
     "copy, or add up, some vertices' rows in their order",
     (
-        PI,
+        usual.PI,
         Argument("row_sums", "real", "in", "[N + m] sums of phi by slot"),
-        SLOTS,
+        usual.SLOTS,
         Argument("rows", "real", "inout", "[R, LD] rows of the vertices first, first + 1, ..."),
         Argument("sums", "real", "out", "[R] their sums"),
         Argument("first", "u32", "scalar", "first vertex"),
@@ -131,41 +80,37 @@ GATHER_ROWS = _simple(
     ),
     ("K", "N", "m", "dtype", "storage"),
     workloads.gather_rows,
-    lambda p: p.integer("m") * (stored_row_bytes(p) + row_bytes(p)),
+    lambda p: p.integer("m") * (usual.stored_row_bytes(p) + usual.row_bytes(p)),
     space=GATHER_SPACE,
-    default=defaults(GATHER_SPACE, ITEMS_GPU | {"block_size": 256}, ITEMS_CPU),
+    default=usual.defaults(GATHER_SPACE, usual.ITEMS_GPU | {"block_size": 256}, usual.ITEMS_CPU),
     variables=lambda problem, config, traits: common(problem, config, traits, accumulate=config["accumulate"]),
     modes=("accumulate",),
 )
 
-ADD_MOMENTS = _simple(
+ADD_MOMENTS = _kernel(
     "add_moments",
     "take the rows of all vertices into the mean and the variance of their samples",
-    (
-        PI,
-        SLOTS,
-        *MOMENTS,
-    ),
+    (usual.PI, usual.SLOTS, *usual.MOMENTS),
     ("K", "N", "m", "dtype", "storage"),
     moment_workloads.add_moments,
-    lambda p: p.integer("N") * (stored_row_bytes(p) + 4 * row_bytes(p)),
+    lambda p: p.integer("N") * (usual.stored_row_bytes(p) + 4 * usual.row_bytes(p)),
 )
 
-EDGE_LOOKUP = _simple(
+EDGE_LOOKUP = _kernel(
     "edge_lookup",
     "look pairs up in the edge set",
     (
-        *edge_set("link", "links"),
-        *PAIRS,
+        *usual.edge_set("link", "links"),
+        *usual.PAIRS,
         Argument("found", "u32", "out", "[P] 1 where the pair is a link"),
-        N_PAIRS,
+        usual.N_PAIRS,
     ),
     ("N", "pairs"),
     graph_workloads.edge_lookup,
     lambda p: p.integer("pairs") * (12 + 64),
 )
 
-DRAWS = _simple(
+DRAWS = _kernel(
     "draws",
     "Philox words, normals, Poisson and Gamma draws",
     (

@@ -2,46 +2,9 @@
 
 from __future__ import annotations
 
+from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.axes import demands
-from mmsbgen.families.mmsb.axes.common_axes import (
-    BLOCK_SIZE,
-    COMMON,
-    REDUCTION,
-    ROW_TEAM,
-    TEAM,
-    VECTOR_WIDTH,
-    block_for,
-    chunks,
-    common,
-    element_size,
-    first_valid,
-    launch_items,
-    launch_teams,
-    local_memory,
-    of_row,
-    private_memory,
-    row_team,
-    row_vectors,
-    sum_bytes,
-)
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    DELTA,
-    ITEMS_CPU,
-    ITEMS_GPU,
-    N_PAIRS,
-    PAIRS,
-    PI,
-    RANDOM,
-    SCALAR_SPACE,
-    SLOTS,
-    STARS,
-    TEAM_CPU,
-    config,
-    defaults,
-    row_bytes,
-    stored_row_bytes,
-)
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
 from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED
 from mmsbgen.families.mmsb.numbers.storage import storage_of
@@ -66,14 +29,14 @@ def _unroll(config: Config, problem: Problem, traits: Traits) -> str | None:
 
     Registers hold the products of all pairs in flight as well as the sums, so that no row is read again.
     """
-    count = chunks(problem, config, traits) * int(config["pairs_in_flight"])
+    count = axes.chunks(problem, config, traits) * int(config["pairs_in_flight"])
     if config["accumulators"] == "registers" and count > MAX_UNROLLED:
         return f"{count} chunks of pairs a work-item to unroll; at most {MAX_UNROLLED}"
     if config["accumulators"] == "private":
-        return private_memory(2, config, problem, traits)
+        return axes.private_memory(2, config, problem, traits)
     if config["accumulators"] == "registers" and traits.kind == "cpu":
         # On a CPU, values beyond the registers are on the stack of the whole block.
-        return private_memory(2 + int(config["pairs_in_flight"]), config, problem, traits)
+        return axes.private_memory(2 + int(config["pairs_in_flight"]), config, problem, traits)
     return None
 
 
@@ -101,11 +64,11 @@ def _partial_compiles(config: Config, problem: Problem, traits: Traits) -> str |
 
 
 PARTIAL_SPACE = Space(
-    (TEAM, VECTOR_WIDTH, BLOCK_SIZE, REDUCTION, ACCUMULATORS, PAIRS_IN_FLIGHT),
+    (axes.TEAM, axes.VECTOR_WIDTH, axes.BLOCK_SIZE, axes.REDUCTION, ACCUMULATORS, PAIRS_IN_FLIGHT),
     (
-        *ROW_TEAM,
+        *axes.ROW_TEAM,
         Constraint("pairs in flight", _pairs_in_flight),
-        local_memory(lambda p, c, t: sum_bytes(p, c, t, int(c["pairs_in_flight"]))),
+        axes.local_memory(lambda p, c, t: axes.sum_bytes(p, c, t, int(c["pairs_in_flight"]))),
         Constraint("unroll", _unroll),
         Constraint("compiler", _partial_compiles),
     ),
@@ -122,13 +85,15 @@ def _partial_default(problem: Problem, traits: Traits) -> Config:
 
     Two chunks per work-item leave registers for four pairs in flight.  A group has few pairs, so latency dominates.
     """
-    candidates = [TEAM_CPU | {"accumulators": "private"}, _ALONE]
+    candidates = [usual.TEAM_CPU | {"accumulators": "private"}, _ALONE]
     if traits.kind != "cpu":
         # With 16 bits a load of the same size has twice the elements, so half the chunks use the same registers.
         narrow = storage_of(problem).narrow
         width = 8 if narrow else 4
-        block = block_for(problem, width, 1 if narrow else 2)
-        words = -(-row_vectors(problem, {"vector_width": width}) // block) * element_size(problem) * width // 4
+        block = axes.block_for(problem, width, 1 if narrow else 2)
+        words = (
+            -(-axes.row_vectors(problem, {"vector_width": width}) // block) * axes.element_size(problem) * width // 4
+        )
         kept = [pairs for pairs in (4, 2, 1) if block * words * (pairs + 1) <= _REGISTERS]
         teams = [
             *({"block_size": block, "accumulators": "registers", "pairs_in_flight": pairs} for pairs in kept),
@@ -138,7 +103,7 @@ def _partial_default(problem: Problem, traits: Traits) -> Config:
         shared = {"team": "block", "vector_width": width}
         candidates = [shared | {"reduction": reduction} | team for reduction in ("shuffle", "local") for team in teams]
         candidates.append(_ALONE)
-    return first_valid([config(PARTIAL_SPACE, **values) for values in candidates], PARTIAL_SPACE.refusal)(
+    return axes.first_valid([usual.config(PARTIAL_SPACE, **values) for values in candidates], PARTIAL_SPACE.refusal)(
         problem, traits
     )
 
@@ -147,7 +112,7 @@ def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
     """Resource demand: both sums are read and written in every turn of pairs, unless they are in registers."""
     pairs, groups = int(config["pairs_in_flight"]), theta_groups(problem)
     turns = -(-problem.integer("m") // (groups * pairs))
-    vectors = chunks(problem, config, traits) * int(config["vector_width"]) * element_size(problem)
+    vectors = axes.chunks(problem, config, traits) * int(config["vector_width"]) * axes.element_size(problem)
     kept = {"global": 0, "private": 2, "registers": 2 + pairs}[str(config["accumulators"])]
     return demands.rows_of_team(
         problem,
@@ -156,7 +121,7 @@ def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
         moved=THETA_PARTIAL.traffic(problem),
         units=groups,
         sums=turns,
-        near=0 if config["accumulators"] == "registers" else 4 * groups * turns * row_bytes(problem),
+        near=0 if config["accumulators"] == "registers" else 4 * groups * turns * usual.row_bytes(problem),
         private=kept * vectors,
         rows=2 * pairs,
     )
@@ -167,21 +132,21 @@ THETA_PARTIAL = KernelSpec(
     template="mmsb/stages/theta_partial.jinja",
     doc="every group sums the responsibilities of its share of the pairs",
     arguments=(
-        PI,
-        SLOTS,
-        BETA,
-        *PAIRS,
+        usual.PI,
+        usual.SLOTS,
+        usual.BETA,
+        *usual.PAIRS,
         Argument("pair_weights", "real", "in", "[P] weight, negative for a non-link"),
         Argument("counts", "real", "out", "[groups, 2, LD] sums of weight * rho: non-links, links"),
         Argument("first_pair", "u64", "scalar", "where this launch's pairs begin in their arrays"),
-        N_PAIRS,
+        usual.N_PAIRS,
         Argument("n_groups", "u32", "scalar", "groups among which the pairs are dealt out"),
-        DELTA,
+        usual.DELTA,
     ),
     parameters=("K", "N", "m", "dtype", "storage"),
     space=PARTIAL_SPACE,
     default=_partial_default,
-    variables=lambda problem, config, traits: row_team(
+    variables=lambda problem, config, traits: axes.row_team(
         problem,
         config,
         traits,
@@ -190,14 +155,13 @@ THETA_PARTIAL = KernelSpec(
         pairs=int(config["pairs_in_flight"]),
         dot_names=[f"dot{j}" for j in range(int(config["pairs_in_flight"]))],
     ),
-    launch=launch_teams,
-    traffic=lambda p: 2 * p.integer("m") * stored_row_bytes(p) + 2 * theta_groups(p) * row_bytes(p),
-    flops=lambda p: 6 * p.integer("m") * p.integer("K"),
+    launch=axes.launch_teams,
+    traffic=lambda p: 2 * p.integer("m") * usual.stored_row_bytes(p) + 2 * theta_groups(p) * usual.row_bytes(p),
     workload=pair_workloads.theta_partial,
-    carry=of_row,
+    carry=axes.of_row,
     check_problem=pair_workloads.small_with_groups,
     demand=_partial_demand,
-    used_with=STARS,
+    used_with=usual.STARS,
 )
 
 # The step -----------------------------------------------------------------------------------------------------
@@ -224,7 +188,7 @@ def _end_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     return 16 * (int(config["block_size"]) + _communities(config)) if int(config["share"]) > 1 else 0
 
 
-END_SPACE = Space((SHARE, BLOCK_SIZE), (*COMMON, Constraint("share", _share), local_memory(_end_bytes)))
+END_SPACE = Space((SHARE, axes.BLOCK_SIZE), (*axes.COMMON, Constraint("share", _share), axes.local_memory(_end_bytes)))
 
 
 def _end_default(problem: Problem, traits: Traits) -> Config:
@@ -235,7 +199,7 @@ def _end_default(problem: Problem, traits: Traits) -> Config:
         for block in ((64, 1) if traits.kind == "cpu" else (256, 64, 32, 1))
         for share in shares
     ]
-    return first_valid(candidates, END_SPACE.refusal)(problem, traits)
+    return axes.first_valid(candidates, END_SPACE.refusal)(problem, traits)
 
 
 THETA_END = KernelSpec(
@@ -250,12 +214,12 @@ THETA_END = KernelSpec(
         Argument("step", "double", "scalar", "eps, or the gain"),
         Argument("eta_0", "double", "scalar", "prior pseudo-count of non-links"),
         Argument("eta_1", "double", "scalar", "prior pseudo-count of links"),
-        *RANDOM,
+        *usual.RANDOM,
     ),
     parameters=("K", "m", "dtype", "noise", "theta_step"),
     space=END_SPACE,
     default=_end_default,
-    variables=lambda problem, config, traits: common(
+    variables=lambda problem, config, traits: axes.common(
         problem,
         config,
         traits,
@@ -265,27 +229,21 @@ THETA_END = KernelSpec(
         communities=_communities(config),
     ),
     launch=lambda p, c, count, t: Launch(max(1, -(-count // _communities(c))), int(c["block_size"])),
-    traffic=lambda p: (2 * theta_groups(p) + 5) * row_bytes(p),
-    flops=lambda p: (2 * theta_groups(p) + 20) * p.integer("K"),
+    traffic=lambda p: (2 * theta_groups(p) + 5) * usual.row_bytes(p),
     workload=pair_workloads.theta_end,
     check_problem=pair_workloads.small_with_groups,
 )
 
-UPDATE_BETA = KernelSpec(
-    name="update_beta",
-    template="mmsb/stages/update_beta.jinja",
-    doc="normalise the link column of theta: the start of a chain",
-    arguments=(
+UPDATE_BETA = usual.kernel(
+    "stages",
+    "update_beta",
+    "normalise the link column of theta: the start of a chain",
+    (
         Argument("theta", "real", "in", "[2, LD] non-link, link"),
         Argument("beta", "real", "out", "[LD] community strengths"),
     ),
-    parameters=("K", "dtype"),
-    space=SCALAR_SPACE,
-    default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-    variables=common,
-    launch=launch_items,
-    traffic=lambda p: 3 * row_bytes(p),
-    flops=lambda p: 2 * p.integer("K"),
-    workload=pair_workloads.update_beta,
+    ("K", "dtype"),
+    pair_workloads.update_beta,
+    lambda p: 3 * usual.row_bytes(p),
     check_problem=workloads.small,
 )

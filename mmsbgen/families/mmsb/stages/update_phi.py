@@ -5,47 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmsbgen.families.mmsb.axes import demands
-from mmsbgen.families.mmsb.axes.common_axes import (
-    BLOCK_SIZE,
-    GEN,
-    PLACEMENTS,
-    REDUCTION,
-    TEAM,
-    VECTOR_WIDTH,
-    block_for,
-    chunks,
-    first_valid,
-    launch_teams,
-    of_row,
-    row_vectors,
-    stored_size,
-    work_items_at_once,
-)
-from mmsbgen.families.mmsb.axes.row_space import (
-    FORMS,
-    MEMORY,
-    PLACEMENT,
-    ROWS_IN_FLIGHT,
-    places,
-    row_config,
-    row_variables,
-    shared_bytes,
-)
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    CLIP_COUNTS,
-    DELTA,
-    FIRST_VERTEX,
-    LISTED,
-    N_VERTICES,
-    RANDOM,
-    ROW_SUMS,
-    SLOTS,
-    SPARES,
-    STEP,
-    VERTICES,
-)
+from mmsbgen.families.mmsb.axes import common_axes as axes
+from mmsbgen.families.mmsb.axes import demands, row_space
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import workloads
@@ -80,9 +42,9 @@ def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
     if traits.kind != "cpu" or "Intel" not in traits.platform or config["team"] != "item":
         return None
     storage, draws = storage_of(problem), problem["step"] == "split" and problem["noise"] == "on"
-    if config["placement"] not in GEN or not storage.narrow or not draws or work_items_at_once(config) == 1:
+    if config["placement"] not in axes.GEN or not storage.narrow or not draws or axes.work_items_at_once(config) == 1:
         return None
-    turns, rows = chunks(problem, config, traits), int(config["rows_in_flight"])
+    turns, rows = axes.chunks(problem, config, traits), int(config["rows_in_flight"])
     if turns * rows <= _MOST_VECTORISED:
         return None
     return (
@@ -92,12 +54,21 @@ def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 SPACE = Space(
-    (PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, ROWS_IN_FLIGHT, PREFETCH, NORMALISE, REDUCTION),
     (
-        *FORMS,
+        row_space.PLACEMENT,
+        axes.TEAM,
+        axes.VECTOR_WIDTH,
+        axes.BLOCK_SIZE,
+        row_space.ROWS_IN_FLIGHT,
+        PREFETCH,
+        NORMALISE,
+        axes.REDUCTION,
+    ),
+    (
+        *row_space.FORMS,
         Constraint("rows in flight", _in_flight),
         Constraint("prefetch", _prefetch),
-        *MEMORY,
+        *row_space.MEMORY,
         Constraint("compiler", _compiles),
     ),
 )
@@ -106,13 +77,13 @@ SPACE = Space(
 def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     """Template variables of update_phi."""
     own = {"prefetch": config["prefetch"], "normalise": config["normalise"]}
-    return row_variables(problem, config, traits) | own
+    return row_space.row_variables(problem, config, traits) | own
 
 
 def _gpu(
     width: int, block: int, team: str, placement: str, reduction: str, rows: int = 2, prefetch: int = 0
 ) -> dict[str, Any]:
-    shared = row_config(placement, team, width, block, rows)
+    shared = row_space.row_config(placement, team, width, block, rows)
     return shared | {"prefetch": prefetch, "normalise": True, "reduction": reduction}
 
 
@@ -144,71 +115,80 @@ _ANYWHERE = [
 def default(problem: Problem, traits: Traits) -> Config:
     """Default configuration: a work-item per vertex on CPUs, a sub-group or a block per vertex on GPUs."""
     if traits.kind == "cpu":
-        return first_valid(_ANYWHERE, SPACE.refusal)(problem, traits)
+        return axes.first_valid(_ANYWHERE, SPACE.refusal)(problem, traits)
     # With a few chunks per work-item, a multiprocessor's registers hold the rows of enough teams.
-    narrow, vectors = storage_of(problem).narrow, row_vectors(problem, {"vector_width": 4})
+    narrow, vectors = storage_of(problem).narrow, axes.row_vectors(problem, {"vector_width": 4})
     if traits.sub_group_size > 1:
         # On an H200 within 9 % of the best of 63 to 201 at every K from 128 to 4096: split, reflected, without draws.
         # Rows of 16 bits have half the bytes per chunk, so half the work-items keep as many bytes in flight.
-        block = block_for(problem, 4, 4) if narrow else min(128, block_for(problem, 4, 2))
+        block = axes.block_for(problem, 4, 4) if narrow else min(128, axes.block_for(problem, 4, 2))
         team, size = ("block", block) if block > 32 else ("subgroup", 128)
         rows = (4, 2, 1) if vectors <= 32 or (narrow and vectors >= 128) else (2, 1)
         first = [_gpu(4, size, team, placement, "shuffle", each) for placement in ("RSS", "RRS") for each in rows]
     elif narrow:
         # Half the bytes per row: twice the width and twice the rows keep as many bytes per load and in flight.
-        block = max(64, block_for(problem, 8, 2))
+        block = max(64, axes.block_for(problem, 8, 2))
         first = [_gpu(8, size, "block", "RRR", "local", rows) for size in (block, 64) for rows in (4, 2)]
-    elif block_for(problem, 4, 2) == 32:
+    elif axes.block_for(problem, 4, 2) == 32:
         first = [_gpu(4, 32, "block", "RRR", "local", rows) for rows in (2, 1)]
     else:
         # Sums in local memory cost less in smaller teams: 4 % from the best at K = 1024 with NVIDIA's OpenCL.
         size = 64 if vectors <= 256 else 128
         first = [_gpu(2, size, "block", "RRR", "local", rows) for rows in (4, 2, 1)]
-    return first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
+    return axes.first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
 
 
 def traffic(problem: Problem) -> int:
     """Minimum bytes of memory traffic: every partner's row, the own row and the new row, once each."""
-    row = row_length(problem.integer("K")) * stored_size(problem)
+    row = row_length(problem.integer("K")) * axes.stored_size(problem)
     return problem.integer("m") * (problem.integer("n") + 2) * row
 
 
+#: Accesses to caches or local memory per partner's row, by the placement of that row between dot and accumulate.
+#: A row stored there is written and read again; a row that is not stored is read a second time.
+_PARTNER = {"R": 0, "S": 2, "L": 2, "G": 1}
+#: The same for the accumulator, which is read and written once for all rows in flight.
+_SUM = {"R": 0, "S": 2, "L": 2, "G": 2}
+#: The same for the vertex's own row: w is stored, or recomputed from two rows.
+_OWN = {"R": 0, "S": 1, "L": 1, "G": 2}
+
+
 def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
-    """Resource demand of a configuration."""
-    return demands.gather(
-        problem,
-        config,
-        traits,
-        places=places(config),
-        partners=problem.integer("n"),
-        rows=int(config["rows_in_flight"]),
+    """Resource demand of a configuration: for each vertex partners' rows are gathered, several of them in flight."""
+    probs, grads, pi = row_space.places(config)
+    rows, width, partners = int(config["rows_in_flight"]), int(config["vector_width"]), problem.integer("n")
+    elements = axes.chunks(problem, config, traits) * width
+    real, stored = axes.element_size(problem), axes.stored_size(problem)
+    of_reals = usual.row_bytes(problem) * (_SUM[grads] + _OWN[pi]) / rows
+    near = problem.integer("m") * partners * (usual.stored_row_bytes(problem) * _PARTNER[probs] + of_reals)
+    return Demand(
         moved=traffic(problem),
-        local=shared_bytes(problem, config, traits),
-        unrolled=config["placement"] in GEN,
+        units=problem.integer("m"),
+        near=round(near),
+        local=row_space.shared_bytes(problem, config, traits),
+        private=elements * (rows * stored * (probs in "RL") + real * ((grads in "RL") + (pi in "RL"))),
+        wanted=rows * stored * (elements if config["placement"] in axes.GEN else width),
+        barriers=demands.barriers(config, traits, -(-partners // rows)),
+        busy=demands.busy(problem, config, traits),
     )
-
-
-def flops(problem: Problem) -> int:
-    """Two fused multiply-adds for every element of a partner's row."""
-    return 4 * problem.integer("m") * problem.integer("n") * problem.integer("K")
 
 
 ARGUMENTS = (
     Argument("pi", "stored", "inout", "[N + m, LD] rows by slot"),
-    ROW_SUMS,
-    SLOTS,
-    SPARES,
-    BETA,
-    VERTICES,
+    usual.ROW_SUMS,
+    usual.SLOTS,
+    usual.SPARES,
+    usual.BETA,
+    usual.VERTICES,
     Argument("partners", "u32", "in", "[.., m, n] partners of each"),
     Argument("weights", "real", "in", "[.., m, n] weight, negative for a non-link, 0 to ignore"),
-    CLIP_COUNTS,
-    N_VERTICES,
-    FIRST_VERTEX,
+    usual.CLIP_COUNTS,
+    usual.N_VERTICES,
+    usual.FIRST_VERTEX,
     Argument("n_partners", "u32", "scalar", "partners of each"),
-    *STEP,
-    DELTA,
-    *RANDOM,
+    *usual.STEP,
+    usual.DELTA,
+    *usual.RANDOM,
 )
 
 
@@ -225,12 +205,8 @@ SWEEP = Sweep(
     lines="placement",
     along="block_size",
     widths="vector_width",
-    panels={"rolled loops": PLACEMENTS[: -len(GEN)], "unrolled loops": GEN},
-    titles={
-        "K": "communities K",
-        "block_size": "block size (work-items)",
-        "vector_width": "vector width (elements)",
-    },
+    panels={"rolled loops": axes.PLACEMENTS[: -len(axes.GEN)], "unrolled loops": axes.GEN},
+    titles={"K": "communities K", "block_size": "block size (work-items)", "vector_width": "vector width (elements)"},
     variant=_variant,
 )
 UPDATE_PHI = KernelSpec(
@@ -242,14 +218,13 @@ UPDATE_PHI = KernelSpec(
     space=SPACE,
     default=default,
     variables=variables,
-    launch=launch_teams,
+    launch=axes.launch_teams,
     traffic=traffic,
-    flops=flops,
     workload=workloads.update_phi,
     # Without it update_pi must run too, so times are not comparable; the user selects it explicitly.
     modes=("normalise",),
-    used_with=LISTED,
-    carry=of_row,
+    used_with=usual.LISTED,
+    carry=axes.of_row,
     check_problem=workloads.small,
     demand=demand,
     sweep=SWEEP,

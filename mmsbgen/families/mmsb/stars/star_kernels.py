@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size, local_memory
+from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.axes.small_spaces import LINKS, RANDOM, STARS, defaults, edge_set
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import graph_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Space, Traits
 
@@ -16,11 +16,7 @@ def _ranks(problem: Problem, config: Config, traits: Traits) -> int:
     return 8 * block if block > 1 else 0
 
 
-_SPACE = Space((BLOCK_SIZE,), (*COMMON, local_memory(_ranks)))
-
-
-def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return Launch(max(1, count), int(config["block_size"]))
+_SPACE = Space((axes.BLOCK_SIZE,), (*axes.COMMON, axes.local_memory(_ranks)))
 
 
 DRAW_STARS = KernelSpec(
@@ -46,10 +42,9 @@ DRAW_STARS = KernelSpec(
     parameters=("N", "m", "dtype"),
     space=_SPACE,
     default=defaults(_SPACE, {"block_size": 512}, {"block_size": 1}),
-    variables=common,
-    launch=_launch,
-    traffic=lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + element_size(p) + 2 * 32),
-    flops=lambda p: 0,
+    variables=axes.common,
+    launch=axes.launch_blocks,
+    traffic=lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + axes.element_size(p) + 2 * 32),
     workload=graph_workloads.draw_stars,
     check_problem=workloads.small,
     used_with=STARS,

@@ -26,7 +26,7 @@ _OF_ITERATION = frozenset(
     [
         *("n_vertices", "first_vertex", "n_pairs", "first_pair", "n_groups"),
         *("iteration", "half_step", "decay", "spread", "step"),
-    ],
+    ]
 )
 _OWN = (
     Argument("sizes", "u32", "in", "[R] vertices of each iteration's star; 0 for none"),

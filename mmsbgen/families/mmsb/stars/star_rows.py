@@ -4,35 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.axes import row_space
-from mmsbgen.families.mmsb.axes.common_axes import (
-    BLOCK_SIZE,
-    GEN,
-    REDUCTION,
-    TEAM,
-    VECTOR_WIDTH,
-    first_valid,
-    launch_teams,
-    of_row,
-)
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.row_space import row_config
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    CLIP_COUNTS,
-    DELTA,
-    FIRST_VERTEX,
-    LINKS,
-    N_VERTICES,
-    RANDOM,
-    ROW_SUMS,
-    ROWS,
-    SLOTS,
-    SPARES,
-    STARS_SHARED,
-    STEP,
-    VERTICES,
-    row_bytes,
-)
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.stars import star_workloads
 from mmsbgen.families.mmsb.stars.star_shared import LABELS
@@ -48,17 +23,14 @@ def _with_links(problem: Problem) -> bool:
 def _no_links(config: Config, problem: Problem, traits: Traits) -> str | None:
     if _with_links(problem):
         return None
-    if int(config["rows_in_flight"]) > 1 or (config["placement"] in GEN and str(config["placement"])[0] == "S"):
+    if int(config["rows_in_flight"]) > 1 or (config["placement"] in axes.GEN and str(config["placement"])[0] == "S"):
         return "no rows of links are read: one row in flight, kept nowhere"
     return None
 
 
 SPACE = Space(
-    (row_space.PLACEMENT, TEAM, VECTOR_WIDTH, BLOCK_SIZE, row_space.ROWS_IN_FLIGHT, REDUCTION),
-    (
-        *row_space.ROW_CONSTRAINTS,
-        Constraint("links", _no_links),
-    ),
+    row_space.ROW_AXES,
+    (*row_space.ROW_CONSTRAINTS, Constraint("links", _no_links)),
 )
 
 
@@ -66,15 +38,6 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
     return row_space.row_variables(problem, config, traits) | {"with_links": _with_links(problem), "early_sum": True}
 
 
-_ANYWHERE = [
-    row_config("THREAD", "item", 16, 1, 2),
-    row_config("THREAD", "item", 16, 1, 1),
-    row_config("THREAD", "item", 4, 1, 1),
-    row_config("GLOBAL", "item", 16, 1, 1),
-    row_config("GLOBAL", "block", 16, 64, 1) | {"reduction": "local"},
-    row_config("GLOBAL", "item", 4, 1, 1),
-    row_config("GLOBAL", "item", 1, 1, 1),
-]
 _GPU = [row_config("RRR", "block", 4, block, rows) for block in (128, 64) for rows in (4, 2)]
 #: First choice without links: a warp per row needs no barriers. It is used while a row fits in the warp's registers.
 _WARP_A_ROW = row_config("RRR", "subgroup", 4, 128, 1)
@@ -86,12 +49,12 @@ _GPU += [row_config("RRR", "block", 4, 32, rows) for rows in (2, 1)]
 
 def _default(problem: Problem, traits: Traits) -> Config:
     if traits.kind == "cpu":
-        found = _ANYWHERE
+        found = row_space.ANYWHERE
     else:
-        found = _GPU + _ANYWHERE
+        found = _GPU + row_space.ANYWHERE
         if problem.integer("K") <= _LONGEST_OF_A_WARP and not _with_links(problem):
             found = [_WARP_A_ROW, *found]
-    return first_valid(found, SPACE.refusal)(problem, traits)
+    return axes.first_valid(found, SPACE.refusal)(problem, traits)
 
 
 def _rows(problem: Problem) -> int:
@@ -104,29 +67,28 @@ STAR_ROWS = KernelSpec(
     template="mmsb/stars/star_rows.jinja",
     doc="the links' part of the gradient of every vertex of a star that shares partners, and the end of its row",
     arguments=(
-        ROWS,
-        ROW_SUMS,
-        SLOTS,
-        SPARES,
-        BETA,
-        VERTICES,
-        *LINKS,
-        CLIP_COUNTS,
-        N_VERTICES,
-        FIRST_VERTEX,
-        *STEP,
-        DELTA,
-        *RANDOM,
+        usual.ROWS,
+        usual.ROW_SUMS,
+        usual.SLOTS,
+        usual.SPARES,
+        usual.BETA,
+        usual.VERTICES,
+        *usual.LINKS,
+        usual.CLIP_COUNTS,
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
+        *usual.STEP,
+        usual.DELTA,
+        *usual.RANDOM,
     ),
     parameters=("K", "N", "m", "dtype", "step", "noise", "partners"),
     space=SPACE,
     default=_default,
     variables=_variables,
-    launch=launch_teams,
-    traffic=lambda p: p.integer("m") * _rows(p) * row_bytes(p),
-    flops=lambda p: (4 * _rows(p) - 6) * p.integer("m") * p.integer("K"),
+    launch=axes.launch_teams,
+    traffic=lambda p: p.integer("m") * _rows(p) * usual.row_bytes(p),
     workload=star_workloads.star_rows,
     check_problem=block_workloads.small,
-    used_with=STARS_SHARED,
-    carry=of_row,
+    used_with=usual.STARS_SHARED,
+    carry=axes.of_row,
 )

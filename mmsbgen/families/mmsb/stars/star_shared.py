@@ -9,26 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mmsbgen.families.mmsb.axes.common_axes import element_size
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    DELTA,
-    FIRST_VERTEX,
-    HELD,
-    LINKS,
-    N_VERTICES,
-    RANDOM,
-    ROWS,
-    SINGLE,
-    SLOTS,
-    SPARES,
-    STARS_SHARED,
-    VERTICES,
-)
+from mmsbgen.families.mmsb.axes import small_spaces as usual
+from mmsbgen.families.mmsb.axes.common_axes import element_size, launch_blocks
 from mmsbgen.families.mmsb.blocks import block_kernels
 from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.families.mmsb.stars import star_workloads
-from mmsbgen.kernels.family import Argument, Launch
+from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
@@ -57,13 +43,13 @@ DRAW_SHARED = replace(
         Argument("n_partners", "u32", "scalar", "n, draws of an iteration; all vertices once where it is N"),
         Argument("n_rounds", "u32", "scalar", "R, iterations ahead"),
         N_TOTAL,
-        *RANDOM,
+        *usual.RANDOM,
     ),
     variables=lambda p, c, t: block_kernels.SHARED_PARTNERS.variables(p, c, t) | {"stars": True},
-    launch=lambda problem, config, count, traits: Launch(max(1, count), int(config["block_size"])),
+    launch=launch_blocks,
     traffic=lambda p: star_workloads.ROUNDS * p.integer("n") * (5 * 4 + element_size(p)),
     workload=star_workloads.draw_shared,
-    used_with=STARS_SHARED,
+    used_with=usual.STARS_SHARED,
 )
 
 
@@ -80,25 +66,25 @@ STAR_SHARED = replace(
     name="star_shared",
     doc="the shared partners' part of the gradient of every vertex of a star: two dense products",
     arguments=(
-        ROWS,
-        SLOTS,
-        SPARES,
-        BETA,
-        VERTICES,
+        usual.ROWS,
+        usual.SLOTS,
+        usual.SPARES,
+        usual.BETA,
+        usual.VERTICES,
         SHARED_WEIGHTS,
         N_SHARED,
         DRAWN,
         PLACES,
-        *LINKS,
-        *HELD,
-        N_VERTICES,
-        FIRST_VERTEX,
+        *usual.LINKS,
+        *usual.HELD,
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
         SHARED_ROUND,
         N_TOTAL,
-        DELTA,
+        usual.DELTA,
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     variables=_sum_variables,
     workload=star_workloads.star_shared,
-    used_with=STARS_SHARED | SINGLE,
+    used_with=usual.STARS_SHARED | usual.SINGLE,
 )

@@ -9,44 +9,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.common_axes import first_valid
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    BETA,
-    DELTA,
-    FIRST_VERTEX,
-    HALF,
-    HELD,
-    LINKS,
-    N_VERTICES,
-    SLOTS,
-    SPARES,
-    STARS_SHARED,
-    VERTICES,
-    Chooser,
-)
 from mmsbgen.families.mmsb.blocks import tensor_kernels
 from mmsbgen.families.mmsb.blocks.block_workloads import MEAN_DEGREE
 from mmsbgen.families.mmsb.numbers.problem_sizes import half_room
-from mmsbgen.families.mmsb.stars import star_workloads
-from mmsbgen.families.mmsb.stars.star_shared import (
-    DRAWN,
-    LABELS,
-    N_SHARED,
-    N_TOTAL,
-    PLACES,
-    SHARED_ROUND,
-    SHARED_WEIGHTS,
-)
+from mmsbgen.families.mmsb.stars import star_shared, star_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-_TENSOR = STARS_SHARED | HALF
+_TENSOR = usual.STARS_SHARED | usual.HALF
 _PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
-_OWN = Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word")
-_PARTNERS = Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word")
-_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
-_SCALES = Argument("scales", "u32", "inout", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
 _MARKED = Argument("marked", "u32", "in", "[R, stride, room / 32] a bit for each pair that must not be weighed")
 _LABELLED = Argument("labelled", "u32", "in", "[R, stride, room / 32] a bit for each link with a scale of its own")
 
@@ -58,13 +32,13 @@ def _stars(block: KernelSpec) -> Callable[[Problem, Config, Traits], dict[str, A
     """Template variables of a block kernel, for stars."""
 
     def variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-        labels = problem.get("partners") == LABELS
+        labels = problem.get("partners") == star_shared.LABELS
         return block.variables(problem, config, traits) | {"stars": True, "labels": labels}
 
     return variables
 
 
-def _tiles_default(block: KernelSpec) -> Chooser:
+def _tiles_default(block: KernelSpec) -> usual.Chooser:
     """A default chooser: the largest tiles with enough of them to fill a GPU, else the small ones."""
     tile = tensor_kernels.tile
     large = [
@@ -85,7 +59,7 @@ def _tiles_default(block: KernelSpec) -> Chooser:
 def _launch_factors(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
     """A warp per vertex and partner, and with labelled links one per 32 words of bits."""
     block, length = int(config["block_size"]), half_room(problem)
-    labelling = -(-count * length // 1024) if problem.get("partners") == LABELS else 0
+    labelling = -(-count * length // 1024) if problem.get("partners") == star_shared.LABELS else 0
     return Launch(max(1, -(-(labelling + count + length) * 32 // block)), block)
 
 
@@ -95,18 +69,18 @@ STAR_MARKS = replace(
     template="mmsb/stars/star_marks.jinja",
     doc="which pairs of a star's vertices and their partners must not be weighed, of several iterations ahead",
     arguments=(
-        VERTICES,
+        usual.VERTICES,
         Argument("sizes", "u32", "in", "[R] vertices of each iteration's star"),
-        DRAWN,
-        PLACES,
-        N_SHARED,
-        *LINKS,
-        *HELD,
+        star_shared.DRAWN,
+        star_shared.PLACES,
+        star_shared.N_SHARED,
+        *usual.LINKS,
+        *usual.HELD,
         replace(_MARKED, role="out"),
         replace(_LABELLED, role="out"),
-        N_VERTICES,
+        usual.N_VERTICES,
         Argument("stride", "u32", "scalar", "places that each iteration has"),
-        N_TOTAL,
+        star_shared.N_TOTAL,
     ),
     parameters=("N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_STRIKE),
@@ -123,21 +97,21 @@ STAR_FACTORS = replace(
     doc="the factors of the products of a star's vertices and their partners, 16 bits wide, and labelled links' scales",
     arguments=(
         _PI,
-        SLOTS,
-        BETA,
-        VERTICES,
-        DRAWN,
-        SHARED_WEIGHTS,
-        N_SHARED,
+        usual.SLOTS,
+        usual.BETA,
+        usual.VERTICES,
+        star_shared.DRAWN,
+        star_shared.SHARED_WEIGHTS,
+        star_shared.N_SHARED,
         _LABELLED,
-        replace(_OWN, role="out"),
-        replace(_PARTNERS, role="out"),
-        replace(_ROWS, role="out"),
-        replace(_SCALES, role="inout"),
-        N_VERTICES,
-        FIRST_VERTEX,
-        SHARED_ROUND,
-        DELTA,
+        replace(tensor_kernels.OWN_FACTORS, role="out"),
+        replace(tensor_kernels.SHARED_FACTORS, role="out"),
+        replace(tensor_kernels.SHARED_ROWS, role="out"),
+        replace(tensor_kernels.SCALES, role="inout"),
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
+        star_shared.SHARED_ROUND,
+        usual.DELTA,
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_FACTORS),
@@ -151,16 +125,16 @@ STAR_SCALES = replace(
     name="star_scales",
     doc="what each shared partner's row counts for each vertex of a star: dots on tensor cores, reweighed",
     arguments=(
-        _OWN,
-        _PARTNERS,
-        SHARED_WEIGHTS,
+        tensor_kernels.OWN_FACTORS,
+        tensor_kernels.SHARED_FACTORS,
+        star_shared.SHARED_WEIGHTS,
         _MARKED,
         _LABELLED,
-        _SCALES,
-        N_VERTICES,
-        FIRST_VERTEX,
-        SHARED_ROUND,
-        DELTA,
+        replace(tensor_kernels.SCALES, role="inout"),
+        usual.N_VERTICES,
+        usual.FIRST_VERTEX,
+        star_shared.SHARED_ROUND,
+        usual.DELTA,
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     default=_tiles_default(tensor_kernels.BLOCK_SCALES),
@@ -175,12 +149,12 @@ STAR_SUMS = replace(
     doc="the shared partners' part of the gradient of every vertex of a star, on tensor cores",
     arguments=(
         Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
-        SPARES,
-        replace(_SCALES, role="in"),
-        _ROWS,
-        N_SHARED,
-        N_VERTICES,
-        SHARED_ROUND,
+        usual.SPARES,
+        tensor_kernels.SCALES,
+        tensor_kernels.SHARED_ROWS,
+        star_shared.N_SHARED,
+        usual.N_VERTICES,
+        star_shared.SHARED_ROUND,
     ),
     default=_tiles_default(tensor_kernels.BLOCK_SUMS),
     variables=_stars(tensor_kernels.BLOCK_SUMS),

@@ -12,10 +12,9 @@ import numpy as np
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
 from mmsbgen.families.mmsb.blocks.block_workloads import FIRST, ends_of, others_untouched
 from mmsbgen.families.mmsb.blocks.tensor_workloads import BFLOAT16, as_words, bfloat16, to_bfloat16
-from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
+from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row
 from mmsbgen.families.mmsb.numbers.row_layout import Z_FLOOR
-from mmsbgen.families.mmsb.reference import block_equations
-from mmsbgen.families.mmsb.reference.workloads import ITERATION, RANDOM, ROTATIONS, SEED, real_type, roundoff
+from mmsbgen.families.mmsb.reference.workloads import ROTATIONS, roundoff
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -49,42 +48,9 @@ def _labels(problem: Problem) -> bool:
 
 
 def draw_shared(problem: Problem, seed: int) -> Workload:
-    """Counters of the draws; ``places`` and the outputs have old values."""
-    rng = np.random.default_rng(seed)
-    n_total, n, length = problem.integer("N"), problem.integer("n"), room(problem)
-    arguments = {
-        "draws": np.zeros((ROUNDS, length), np.uint32),
-        "times": np.ones((ROUNDS, length), np.uint32),
-        "drawn": np.zeros((ROUNDS, length), np.uint32),
-        "places": rng.integers(0, n, (ROUNDS, n_total)).astype(np.uint32),
-        "shared_weights": np.ones((ROUNDS, length), real_type(problem)),
-        "n_shared": np.zeros(ROUNDS, np.uint32),
-        "n_partners": np.uint32(n),
-        "n_rounds": np.uint32(ROUNDS),
-        "n_total": np.uint32(n_total),
-        **RANDOM,
-    }
-
-    drawn = functools.cache(
-        lambda ahead: block_equations.shared_partners(n, n_total, SEED, ITERATION + ahead, whole=True)
-    )
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        for ahead in range(ROUNDS):
-            _, distinct, times = drawn(ahead)
-            count = distinct.size
-            if int(got["n_shared"][ahead]) != count or not np.array_equal(got["drawn"][ahead, :count], distinct):
-                return f"iteration {ahead}: the distinct partners differ from the reference's draws"
-            if not np.array_equal(got["places"][ahead, distinct], np.arange(count)):
-                return f"iteration {ahead}: places do not say where the partners are"
-            weights = np.zeros(length)
-            weights[:count] = times * (n_total / n)
-            expected = Expected(weights, weights * 4 * roundoff(problem), name=f"iteration {ahead}")
-            if (wrong := expected.errors(got["shared_weights"][ahead])) is not None:
-                return wrong
-        return None
-
-    return Workload(arguments, ROUNDS, judge, repeats="continued")
+    """Counters of the draws of several iterations ahead."""
+    arguments, judge = block_workloads.drawn_partners(problem, np.random.default_rng(seed), ROUNDS)
+    return Workload(arguments | {"n_rounds": np.uint32(ROUNDS)}, ROUNDS, judge, repeats="continued")
 
 
 def _case(problem: Problem, rng: np.random.Generator) -> _Case:

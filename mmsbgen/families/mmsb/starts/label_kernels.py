@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, launch_items, launch_teams, local_memory
-from mmsbgen.families.mmsb.axes.small_spaces import (
-    ITEMS_CPU,
-    ITEMS_GPU,
-    LINKS,
-    N_VERTICES,
-    SCALAR_SPACE,
-    defaults,
-)
+from mmsbgen.families.mmsb.axes import common_axes as axes
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
 from mmsbgen.families.mmsb.sparse.sparse_sweeps import SPARSE_TEAM, SUB_GROUPS, team_lanes
 from mmsbgen.families.mmsb.sparse.sparse_workloads import small
 from mmsbgen.families.mmsb.starts import label_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch, Workload
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -29,13 +22,13 @@ def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     return int(config["block_size"]) // team_lanes(config, traits) * int(config["slots"]) * 8
 
 
-SPACE = Space((SPARSE_TEAM, SLOTS, BLOCK_SIZE), (*COMMON, SUB_GROUPS, local_memory(_local_bytes)))
+SPACE = Space((SPARSE_TEAM, SLOTS, axes.BLOCK_SIZE), (*axes.COMMON, SUB_GROUPS, axes.local_memory(_local_bytes)))
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     lanes = team_lanes(config, traits)
     teams, slots = int(config["block_size"]) // lanes, int(config["slots"])
-    return common(problem, config, traits, T=lanes, teams=teams, slots=slots, uses_sub_groups=lanes > 1)
+    return axes.common(problem, config, traits, T=lanes, teams=teams, slots=slots, uses_sub_groups=lanes > 1)
 
 
 VERTICES = Argument("vertices", "u32", "in", "[V] distinct vertices")
@@ -50,26 +43,27 @@ BEST_LABELS = KernelSpec(
     doc="the neighbouring community to which a move of each vertex raises modularity most",
     arguments=(
         VERTICES,
-        *LINKS,
+        *usual.LINKS,
         WEIGHTS,
         LABELS,
         Argument("label_volumes", "u32", "in", "[N] link ends of the vertices of each label"),
         VOLUMES,
         Argument("costs", "double", "in", "[N] resolution times the share of all link ends that the vertex has"),
-        Argument("table_places", "u64", "in", "[N] begin of each vertex's table, if it has too many links for slots"),
+        Argument("table_places", "u64", "in", "[V] begin of each vertex's table, if it has too many links for slots"),
         Argument("tables", "u32", "inout", "[S] tables: four numbers a link"),
         Argument("best", "u32", "out", "[V] the label; that of the vertex if it stays"),
-        N_VERTICES,
+        usual.N_VERTICES,
         WEIGHTED,
         Argument("no_gain", "double", "scalar", "gain, relative to the weight, that is none"),
     ),
     parameters=("N", "degree"),
     space=SPACE,
-    default=defaults(SPACE, ITEMS_GPU, ITEMS_CPU, sub_groups={"team": "subgroup", "slots": 256, "block_size": 128}),
+    default=usual.defaults(
+        SPACE, usual.ITEMS_GPU, usual.ITEMS_CPU, sub_groups={"team": "subgroup", "slots": 256, "block_size": 128}
+    ),
     variables=_variables,
-    launch=launch_teams,
+    launch=axes.launch_teams,
     traffic=lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 52),
-    flops=lambda problem: 0,
     workload=label_workloads.best_labels,
     check_problem=small,
 )
@@ -81,94 +75,80 @@ def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 LANES = Axis("lanes", (1, 8, 32), "work-items that share one vertex or one label")
-LANES_SPACE = Space((LANES, BLOCK_SIZE), (*COMMON, Constraint("lanes", _lanes)))
+LANES_SPACE = Space((LANES, axes.BLOCK_SIZE), (*axes.COMMON, Constraint("lanes", _lanes)))
 
 
 def _launch_lanes(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return launch_items(problem, config, count * int(config["lanes"]), traits)
+    return axes.launch_items(problem, config, count * int(config["lanes"]), traits)
 
 
 def _of_lanes(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    return common(problem, config, traits, lanes=int(config["lanes"]))
+    return axes.common(problem, config, traits, lanes=int(config["lanes"]))
 
 
-def _simple(
-    name: str,
-    doc: str,
-    arguments: tuple[Argument, ...],
-    workload: Callable[[Problem, int], Workload],
-    traffic: Callable[[Problem], int],
-) -> KernelSpec:
-    """Declaration of a kernel whose lanes need no sub-group."""
-    return KernelSpec(
-        name=name,
-        template=f"mmsb/starts/{name}.jinja",
-        doc=doc,
-        arguments=arguments,
-        parameters=("N", "degree"),
-        space=LANES_SPACE,
-        default=defaults(LANES_SPACE, {"lanes": 32, "block_size": 128}, {"lanes": 1, "block_size": 64}),
-        variables=_of_lanes,
-        launch=_launch_lanes,
-        traffic=traffic,
-        flops=lambda problem: 0,
-        workload=workload,
-        check_problem=small,
-    )
-
-
-MOVE_LABELS = KernelSpec(
-    name="move_labels",
-    template="mmsb/starts/move_labels.jinja",
-    doc="vertices get the labels that best_labels has found",
-    arguments=(
+MOVE_LABELS = usual.kernel(
+    "starts",
+    "move_labels",
+    "vertices get the labels that best_labels has found",
+    (
         VERTICES,
         Argument("best", "u32", "in", "[V] their new labels"),
         VOLUMES,
         Argument("labels", "u32", "inout", "[N] label of each vertex"),
         Argument("label_volumes", "u32", "inout", "[N] link ends of the vertices of each label"),
-        N_VERTICES,
+        usual.N_VERTICES,
     ),
-    parameters=("N",),
-    space=SCALAR_SPACE,
-    default=defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
-    variables=common,
-    launch=launch_items,
-    traffic=lambda problem: problem.integer("N") * 28,
-    flops=lambda problem: 0,
-    workload=label_workloads.move_labels,
+    ("N",),
+    label_workloads.move_labels,
+    lambda problem: problem.integer("N") * 28,
     check_problem=small,
 )
 
+# Kernels whose lanes need no sub-group.
+_with_lanes = partial(
+    usual.kernel,
+    "starts",
+    space=LANES_SPACE,
+    default=usual.defaults(LANES_SPACE, {"lanes": 32, "block_size": 128}, {"lanes": 1, "block_size": 64}),
+    variables=_of_lanes,
+    launch=_launch_lanes,
+    check_problem=small,
+)
 LABEL_PLACES = Argument("label_places", "u64", "in", "[L + 1] begin of each label's table, in pairs of numbers")
-JOIN_LINKS = _simple(
+FIRST_LABEL = Argument("first_label", "u32", "scalar", "first label whose table is there")
+JOIN_LINKS = _with_lanes(
     "join_links",
     "contraction: the weights between labels, in a table for each label",
     (
-        *LINKS,
+        VERTICES,
+        *usual.LINKS,
         WEIGHTS,
         LABELS,
         LABEL_PLACES,
         Argument("joined", "u32", "inout", "[2 S] tables: the other labels plus 1, then weights; zero before"),
         Argument("counts", "u32", "inout", "[L] number of other labels in each table; zero before"),
-        N_VERTICES,
+        usual.N_VERTICES,
         WEIGHTED,
+        FIRST_LABEL,
     ),
+    ("N", "degree"),
     label_workloads.join_links,
     lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 12),
 )
-GATHER_LINKS = _simple(
+GATHER_LINKS = _with_lanes(
     "gather_links",
     "contraction: the links of each label from its table",
     (
         LABEL_PLACES,
         Argument("joined", "u32", "in", "[2 S] tables: the other labels plus 1, then weights"),
-        Argument("row_places", "u64", "in", "[L + 1] begin of each label's links"),
-        Argument("counts", "u32", "inout", "[L] number of each label's links; zero after"),
+        Argument("row_places", "u64", "in", "[L] begin of the links of each label that is there"),
+        Argument("counts", "u32", "inout", "[L] number of each label's links; zero after, for labels that are there"),
         Argument("joined_ends", "u32", "out", "[A] the other labels, in any order"),
         Argument("joined_weights", "u32", "out", "[A] weights of the links"),
-        Argument("n_labels", "u32", "scalar", "number of labels"),
+        Argument("n_labels", "u32", "scalar", "number of labels whose tables are there"),
+        FIRST_LABEL,
     ),
+    ("N", "degree"),
     label_workloads.gather_links,
     lambda problem: problem.integer("N") * (degree_of(problem) * 16 + 20),
 )

@@ -32,7 +32,7 @@ def best_labels(problem: Problem, seed: int) -> Workload:
     label_volumes = np.bincount(labels, volumes, n).astype(np.int64)
     costs = rng.uniform(0.5, 2.0, n) / max(1, volumes.sum()) * volumes
     vertices = rng.permutation(n)
-    places, numbers = table_places(degrees, 0)
+    places, numbers = table_places(degrees[vertices], 0)
     arguments = graph | {
         "vertices": vertices.astype(np.uint32),
         "weights": weights.astype(np.uint32),
@@ -139,18 +139,23 @@ def _contraction(problem: Problem, seed: int) -> _Contraction:
 
 
 def join_links(problem: Problem, seed: int) -> Workload:
-    """A contraction to about N/4 labels."""
+    """The last two thirds of a contraction to about N/4 labels."""
     given, rows = _contraction(problem, seed)
-    places = given["label_places"].astype(np.int64)
+    first = len(rows) // 3
+    places = given["label_places"].astype(np.int64)[first:]
+    places -= places[0]
+    vertices = np.random.default_rng(seed + 1).permutation(np.flatnonzero(given["labels"] >= first))
     arguments = given | {
+        "vertices": vertices.astype(np.uint32),
         "joined": np.zeros(max(1, 2 * int(places[-1])), np.uint32),
         "counts": np.zeros(len(rows), np.uint32),
-        "n_vertices": np.uint32(given["labels"].size),
+        "n_vertices": np.uint32(vertices.size),
         "weighted": np.uint32(1),
+        "first_label": np.uint32(first),
     }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        for label, (row, begin, end) in enumerate(zip(rows, places, places[1:], strict=False)):
+        for label, (row, begin, end) in enumerate(zip(rows[first:], places, places[1:], strict=False), first):
             keys, sums = got["joined"][2 * begin : 2 * end].reshape(2, -1)
             used = keys > 0
             found = dict(zip((keys[used] - 1).tolist(), sums[used].tolist(), strict=True))
@@ -158,14 +163,16 @@ def join_links(problem: Problem, seed: int) -> Workload:
                 return f"the weights of label {label} are {found}, not {dict(row)}"
         return None
 
-    return Workload(arguments, given["labels"].size, judge, repeats="restored")
+    return Workload(arguments, vertices.size, judge, repeats="restored")
 
 
 def gather_links(problem: Problem, seed: int) -> Workload:
-    """Tables whose places in use are drawn."""
+    """The last two thirds of the tables, whose places in use are drawn."""
     given, rows = _contraction(problem, seed)
-    rng = np.random.default_rng(seed + 1)
-    places = given["label_places"].astype(np.int64)
+    first = len(rows) // 3
+    rng, rows = np.random.default_rng(seed + 1), rows[first:]
+    places = given["label_places"].astype(np.int64)[first:]
+    places -= places[0]
     joined = np.zeros(max(1, 2 * int(places[-1])), np.uint32)
     for row, begin, end in zip(rows, places, places[1:], strict=False):
         keys, sums = joined[2 * begin : 2 * end].reshape(2, -1)
@@ -176,11 +183,12 @@ def gather_links(problem: Problem, seed: int) -> Workload:
     arguments = {
         "label_places": given["label_places"],
         "joined": joined,
-        "row_places": begins.astype(np.uint64),
-        "counts": counts.astype(np.uint32),
-        "joined_ends": np.full(max(1, int(begins[-1])), len(rows), np.uint32),
+        "row_places": begins[:-1].astype(np.uint64),
+        "counts": np.concatenate([np.zeros(first, np.uint32), counts.astype(np.uint32)]),
+        "joined_ends": np.full(max(1, int(begins[-1])), first + len(rows), np.uint32),
         "joined_weights": np.zeros(max(1, int(begins[-1])), np.uint32),
         "n_labels": np.uint32(len(rows)),
+        "first_label": np.uint32(first),
     }
 
     def judge(got: Mapping[str, Array], config: Config) -> str | None:
@@ -188,7 +196,7 @@ def gather_links(problem: Problem, seed: int) -> Workload:
             part = slice(begins[label], begins[label + 1])
             ends, weights = (got[name][part].tolist() for name in ("joined_ends", "joined_weights"))
             if dict(zip(ends, weights, strict=True)) != dict(row):
-                return f"the links of label {label} are not those of its table"
+                return f"the links of label {first + label} are not those of its table"
         return "counts are left" if got["counts"].any() else None
 
     return Workload(arguments, len(rows), judge, repeats="restored")

@@ -1,8 +1,7 @@
-#!/usr/bin/env python
 """Attack a service and the command line with what is too much for the tests, and say what falls.
 
-    scripts/check_attacks.py
-    scripts/check_attacks.py --attack slow --attack bombs --share 0.1
+    python -m tests.service.attacks
+    python -m tests.service.attacks --attack slow --attack bombs --share 0.1
 
 Slow connections, queued jobs, stored files, hostile requests, packed files that
 unpack to 10 GB, runs that are killed again and again, damaged files.  ``--share`` makes all of them smaller.  Ends with
@@ -29,18 +28,15 @@ from urllib.parse import urlsplit
 
 import click
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.cli.shared.common import print_table
+from mmsbgen.graph import ReadingOptions, load_graph
+from tests.graph.test_damaged_files import FILES, changed
+from tests.service.proxy import nginx, proxied
+from tests.service.running import COMMAND, serving
+from tests.service.test_hostile import FREE, LIMITS, hostile, state_of
 
-from mmsbgen.base.errors import MmsbgenError  # noqa: E402
-from mmsbgen.cli.shared.common import print_table  # noqa: E402
-from mmsbgen.graph import ReadingOptions, load_graph  # noqa: E402
-from tests.graph.test_damaged_files import FILES, changed  # noqa: E402
-from tests.service.proxy import nginx, proxied  # noqa: E402
-from tests.service.running import COMMAND, serving  # noqa: E402
-from tests.service.test_hostile import FREE, LIMITS, hostile, state_of  # noqa: E402
-
-GRAPH = ROOT / "tests" / "data" / "netscience.txt.gz"
+GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 HEAD = "Host: localhost\r\nContent-Length: 60000\r\n\r\n"
 SLOW = {
     "bodies": f"GET /health HTTP/1.1\r\n{HEAD}",
