@@ -25,7 +25,7 @@ from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import by_key, candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import Key, TrialRecord
-from mmsbgen.tuner.run.changed_keys import Present
+from mmsbgen.tuner.run.changed_keys import of_program
 
 NOISE = 0.01
 """Chains whose medians differ by less than this fraction, or by less than an interquartile range, are equally fast."""
@@ -110,8 +110,8 @@ def without_slower(bundle: Bundle, chains: Sequence[ChainTimes]) -> Bundle:
 def main(source: Path, out: Path, best: int, reports: tuple[Path, ...]) -> None:
     try:
         chains = [chain for report in reports for chain in read_chain_times(report)]
-        bundle, present = jsonl.read(source), Present()
-        bundle = replace(bundle, trials=[trial for trial in bundle.trials if not present.program_changed(trial)])
+        bundle = jsonl.read(source)
+        bundle = replace(bundle, trials=[trial for trial in bundle.trials if not of_program(trial)])
         bundle = current_best(without_slower(bundle, chains), best)
         jsonl.write(formats.anonymous(bundle), out)
     except MmsbgenError as error:

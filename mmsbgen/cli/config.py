@@ -1,4 +1,4 @@
-"""``mmsbgen config``: the settings of the configuration file and the environment, or all known keys."""
+"""``mmsbgen config``: the settings of the configuration file and the environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from mmsbgen.cli.shared.common import print_table
 from mmsbgen.cli.shared.logs import json_option, log_options
 
-_HELP = """Show what the configuration file and the environment set, or every key that there is.
+_HELP = """Show what the configuration file and the environment set.
 
 Precedence: command line, environment, file, default. The file is TOML: at its top stand log,
 log-file, and device and database for all commands; a table has the options of a command by their long names.
@@ -33,22 +33,17 @@ when something in the file or the environment cannot be meant.
 
 
 @click.command(help=_HELP)
-@click.option("--keys", is_flag=True, help="List every key with its variable and default.")
 @json_option("Print JSON.")
 @log_options
 @click.pass_context
-def config(ctx: click.Context, keys: bool, as_json: bool) -> None:
+def config(ctx: click.Context, as_json: bool) -> None:
     """Print a table or JSON."""
     from mmsbgen.cli.shared.configuration import default_file, file_of
 
-    rows = list(all_keys(ctx)) if keys else list(in_effect(ctx))
-    wrong = wrong_settings(ctx)
-    path = file_of(ctx).path
+    rows, wrong, path = list(in_effect(ctx)), wrong_settings(ctx), file_of(ctx).path
     if as_json:
         told = {"file": None if path is None else str(path), "default_file": str(default_file())}
-        click.echo(
-            json.dumps(told | {("keys" if keys else "settings"): rows, "problems": wrong}, indent=2, default=str)
-        )
+        click.echo(json.dumps(told | {"settings": rows, "problems": wrong}, indent=2, default=str))
     else:
         click.echo(f"configuration file: {path}" if path else f"no configuration file; it would be {default_file()}")
         if rows:
@@ -78,22 +73,6 @@ def commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Comman
                     yield from below(found, (*path, name))
 
     yield from below(ctx.find_root().command, ())
-
-
-def all_keys(ctx: click.Context) -> Iterator[dict[str, Any]]:
-    """Every key of the configuration file, with its environment variable, default and help."""
-    from mmsbgen.cli.shared.configuration import SharedOption, key_of, options_of, variable_of
-
-    for path, command in commands(ctx):
-        for option in options_of(command):
-            if path and not option.expose_value:
-                continue  # log options are listed once, at the top
-            default = option.get_default(ctx, call=False)
-            shown = default if isinstance(default, str | int | float | bool) else None
-            table = f"[{'.'.join(path)}] " if path else ""
-            also = f"; for all commands {'MMSBGEN_DATABASE_URL' if key_of(option) == 'database' else 'MMSBGEN_DEVICE'}"
-            note = (option.help or "") + (also if isinstance(option, SharedOption) else "")
-            yield {"key": table + key_of(option), "variable": variable_of(option, path), "default": shown, "help": note}
 
 
 def in_effect(ctx: click.Context) -> Iterator[dict[str, Any]]:
@@ -142,7 +121,7 @@ def wrong_settings(ctx: click.Context) -> list[str]:
     )
 
     found = [] if (error := file_of(ctx).error) is None else [str(error)]
-    known = set(VARIABLES)
+    known = {f"{PREFIX}_{name}" for name in VARIABLES}
     contexts: dict[tuple[str, ...], click.Context] = {(): ctx.find_root()}
     for place, command in commands(ctx):
         name_variables(command, place)
@@ -165,6 +144,6 @@ def wrong_settings(ctx: click.Context) -> list[str]:
     for name in sorted(os.environ):
         if name.startswith(f"{PREFIX}_") and name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
-            advice = f"did you mean {near[0]}?" if near else "`mmsbgen config --keys` lists those that there are"
+            advice = f"did you mean {near[0]}?" if near else "`--help-all` of a command lists its options"
             found.append(f"the environment variable {name} sets nothing; {advice}")
     return list(dict.fromkeys(found))

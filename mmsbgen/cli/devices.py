@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
 from mmsbgen.cli.printing.output_options import Column, Output, show
 from mmsbgen.cli.shared.logs import json_option, log_options
 
-if TYPE_CHECKING:
-    from mmsbgen.backends import DeviceInfo
+
+def _size(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} GiB"
+
 
 _COLUMNS = [
-    Column("name", "name"),
-    Column("device", "device"),
+    Column("spec", "name"),
+    Column("name", "device"),
     Column("platform", "platform"),
     Column("kind", "kind", line=2),
-    Column("units", "units", side="right", line=2, label="{} units"),
-    Column("memory", "memory", side="right", line=2, label="memory {}"),
-    Column("local memory", "local memory", side="right", line=2, label="local {}"),
-    Column("max block", "max block", side="right", line=2, label="max block {}"),
-    Column("vector", "vector", side="right", line=3),
-    Column("fp64", "fp64", line=3, label="fp64 {}"),
+    Column("compute_units", "units", side="right", line=2, label="{} units"),
+    Column("global_memory", "memory", _size, side="right", line=2, label="memory {}"),
+    Column("local_memory", "local memory", _size, side="right", line=2, label="local {}"),
+    Column("max_block_size", "max block", side="right", line=2, label="max block {}"),
+    Column("vector_width_float", "vector", "{} x float".format, side="right", line=3),
+    Column("has_fp64", "fp64", lambda has: "yes" if has else "no", line=3, label="fp64 {}"),
     Column("driver", "driver", line=3, label="driver {}"),
 ]
 
@@ -40,7 +46,7 @@ def devices(as_json: bool) -> None:
         click.echo(json.dumps({"devices": [info.as_dict() for info in found], "hints": hints}, indent=2))
         return
     if found:
-        show(Output(False, False), _COLUMNS, [_row(info) for info in found], empty="")
+        show(Output(False, False), _COLUMNS, [info.as_dict() for info in found], empty="")
         click.echo(
             f"\nUsed when none is named: {found[0].spec}. Choose another with --device: its name, its number if "
             "unique, or a unique part of device or platform."
@@ -51,28 +57,3 @@ def devices(as_json: bool) -> None:
         click.echo("\nNot here:")
         for hint in hints:
             click.echo(f"  - {hint}")
-
-
-def _row(info: DeviceInfo) -> dict[str, str]:
-    return {
-        "name": info.spec,
-        "device": info.name,
-        "platform": info.platform,
-        "kind": info.kind,
-        "units": str(info.compute_units),
-        "memory": _size(info.global_memory),
-        "local memory": _size(info.local_memory),
-        "max block": str(info.max_block_size),
-        "vector": f"{info.vector_width_float} x float",
-        "fp64": "yes" if info.has_fp64 else "no",
-        "driver": info.driver,
-    }
-
-
-def _size(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.4g} {unit}"
-        value /= 1024
-    return f"{value:.4g} GiB"

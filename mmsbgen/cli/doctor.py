@@ -77,7 +77,7 @@ def _settings(ctx: click.Context) -> Iterator[Finding]:
     if set_here:
         yield Finding("settings", "ok", f"set: {', '.join(set_here)}")
     for text in wrong_settings(ctx):
-        yield Finding("settings", "problem", text, "Mend it; `mmsbgen config --keys` lists what there is")
+        yield Finding("settings", "problem", text, "Mend it; `--help-all` of a command lists its options")
 
 
 def _print(finding: Finding, *, first: bool) -> None:

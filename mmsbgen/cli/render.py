@@ -46,7 +46,6 @@ def _axis_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @family_option()
 @click.option("--backend", type=click.Choice(sorted(DIALECTS)), help="The dialect: cuda (CUDA C) or opencl (OpenCL C).")
 @click.option("--kind", type=click.Choice(["cpu", "gpu"]), help="What it runs on; cpu for opencl, gpu for cuda.")
-@click.option("--diff", "other", type=click.Choice(sorted(DIALECTS)), help="Show this dialect's source beside it.")
 @click.option("--list", "listing", is_flag=True, help="List kernels (or one kernel) with their axes.")
 @click.option("-k", type=int, help="Communities: -p K=...")
 @click.option("-m", type=int, help="Vertices of a mini-batch: -p m=...")
@@ -55,7 +54,7 @@ def _axis_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--set", "settings", multiple=True, metavar="AXIS=VALUE", help="An axis of the kernel, by name.")
 @click.option("--sub-group-size", type=click.IntRange(min=0), help="Work-items of a sub-group (warp); 0: none.")
 @click.option("--local-memory", type=click.IntRange(min=0), help="Bytes of local (shared) memory a block may have.")
-@json_option("Print JSON: configuration, and the source in each dialect.")
+@json_option("Print JSON: configuration and source.")
 @log_options
 @_axis_options
 @click.pass_context
@@ -66,7 +65,6 @@ def render(
     family: str,
     backend: str | None,
     kind: str | None,
-    other: str | None,
     listing: bool,
     parameters: Sequence[str],
     settings: Sequence[str],
@@ -75,7 +73,7 @@ def render(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print one dialect, or two side by side; say on standard error which values were filled in."""
+    """Print the source; say on standard error which values were filled in."""
     kernels = resolve_family(family)
     if listing:
         _list(kernels, kernel)
@@ -87,30 +85,25 @@ def render(
     spec = _spec(kernels, kernel)
     problem = _problem(kernels, parameters, options)
     given = _given(spec, settings, options)
-    dialects = [backend or ("opencl" if "opencl" in spec.dialects else spec.dialects[0]), *([other] if other else [])]
-    if absent := [name for name in dialects if name not in spec.dialects]:
-        raise InputError(f"{spec.name} is not written in {absent[0]}; it is in {', '.join(spec.dialects)}")
-    if kind == "cpu" and "cuda" in dialects:
+    dialect = backend or ("opencl" if "opencl" in spec.dialects else spec.dialects[0])
+    if dialect not in spec.dialects:
+        raise InputError(f"{spec.name} is not written in {dialect}; it is in {', '.join(spec.dialects)}")
+    if kind == "cpu" and dialect == "cuda":
         raise InputError("--kind cpu: CUDA devices are GPUs; choose --backend opencl")
-    kind = kind or ("gpu" if "cuda" in dialects else "cpu")
-    targets = [_traits(name, kind, sub_group_size, local_memory) for name in dialects]
-    found = complete(spec, problem, targets, given)
-    where = f"the default on an {dialects[0]} {kind}" if dialects[0] == "opencl" else "the default on CUDA"
+    kind = kind or ("gpu" if dialect == "cuda" else "cpu")
+    traits = _traits(dialect, kind, sub_group_size, local_memory)
+    found = complete(spec, problem, traits, given)
+    where = f"the default on an {dialect} {kind}" if dialect == "opencl" else "the default on CUDA"
     if found.filled and not no_progress(context):
         click.echo(f"filled in from {where}: {describe(found.filled)}", err=True)
     if found.adjusted and not no_progress(context):
         click.echo(f"filled in, since {where} does not go with what was asked: {describe(found.adjusted)}", err=True)
-    texts = [render_source(spec, problem, found.config, traits).text for traits in targets]
+    text = render_source(spec, problem, found.config, traits).text
     if as_json:
         told = {"kernel": spec.name, "problem": dict(problem), "config": found.config, "filled": found.filled}
-        told |= {"adjusted": found.adjusted, "sources": dict(zip(dialects, texts, strict=True))}
-        click.echo(json.dumps(told, indent=2))
-    elif other is None:
-        _print_source(texts[0])
+        click.echo(json.dumps(told | {"adjusted": found.adjusted, "sources": {dialect: text}}, indent=2))
     else:
-        from mmsbgen.cli.printing.side_by_side import print_side_by_side
-
-        print_side_by_side((dialects[0], dialects[1]), texts[0], texts[1])
+        _print_source(text)
 
 
 def _spec(kernels: KernelFamily, name: str) -> KernelSpec:

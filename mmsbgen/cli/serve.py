@@ -99,9 +99,7 @@ def serve(
         place: Path | None = None
         if token is None:
             token, place, _ = kept_token(folder)
-        settings = ServiceSettings(
-            database=database, data=folder, token=token, host=host, port=port, hosts=hosts, limits=limits
-        )
+        settings = ServiceSettings(database=database, data=folder, token=token, host=host, hosts=hosts, limits=limits)
         from mmsbgen.db.store.tuning_store import open_store
 
         with open_store(database) as store:

@@ -6,7 +6,7 @@ import math
 import signal
 import sys
 import time
-from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -60,19 +60,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 @log_options
 @click.pass_context
 def worker(
-    context: click.Context,
-    /,
-    device: str | None,
-    database: str | None,
-    data: Path | None,
-    kinds: str,
-    once: bool,
-    drain: bool,
-    lease: float,
-    checkpoint_seconds: float,
-    checkpoint_mib: int,
-    max_hours: float | None,
-    scheduler: str | None,
+    context: click.Context, /, device: str | None, database: str | None, scheduler: str | None, **given: Any
 ) -> None:
     """Do tuning and detection jobs of a database on a device of this machine.
 
@@ -85,7 +73,7 @@ def worker(
     """
     if scheduler is not None:
         typed = context.get_parameter_source("database") is ParameterSource.COMMANDLINE
-        if typed or once or drain:
+        if typed or given["once"] or given["drain"]:
             raise InputError(
                 f"--scheduler {scheduler} takes no jobs of a database: leave --database, --once, --drain out"
             )
@@ -105,15 +93,17 @@ def worker(
             click.echo(f"{time.strftime('%H:%M:%S')} {shown(text)}", err=True)
 
     settings = WorkerSettings(
-        data=data or platformdirs.user_data_path("mmsbgen") / "worker",
+        data=given["data"] or platformdirs.user_data_path("mmsbgen") / "worker",
         device=device,
-        kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],
-        lease_s=lease,
-        checkpoint_s=checkpoint_seconds,
-        checkpoint_bytes=checkpoint_mib << 20,
-        longest_s=math.inf if max_hours is None else 3600 * max_hours,
+        kinds=[kind.strip() for kind in given["kinds"].split(",") if kind.strip()],
+        lease_s=given["lease"],
+        checkpoint_s=given["checkpoint_seconds"],
+        checkpoint_bytes=given["checkpoint_mib"] << 20,
+        longest_s=math.inf if given["max_hours"] is None else 3600 * given["max_hours"],
     )
     with open_store(database) as store:
-        number = Worker(Queue(store), store.place, settings, say).run(most=1 if once else None, drain=drain)
+        number = Worker(Queue(store), store.place, settings, say).run(
+            most=1 if given["once"] else None, drain=given["drain"]
+        )
     if number == signal.SIGINT:
         sys.exit(INTERRUPTED)

@@ -5,13 +5,10 @@ It knows states, leases and bytes; what a job's payload means is known by who ru
 
 from __future__ import annotations
 
+from mmsbgen.db.records.job_records import ENDED, STATES, Job, JobEvent
 from mmsbgen.jobs.job_records import (
     AREAS,
-    ENDED,
     KINDS,
-    STATES,
-    Job,
-    JobEvent,
     Lease,
     LeaseLostError,
     RequestKeyError,

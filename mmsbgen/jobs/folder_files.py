@@ -23,11 +23,11 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from mmsbgen.base.atomic_files import remove_unlocked
+from mmsbgen.db.records.job_records import ENDED
 from mmsbgen.db.store.connect import Database
-from mmsbgen.db.store.schema import JobRow
+from mmsbgen.db.store.schema import JOBS
 from mmsbgen.db.store.store_errors import StoreError, damaged
 from mmsbgen.jobs.job_files import Source, StagedFile, checked_name, chunks, read_parts, told_of
-from mmsbgen.jobs.job_records import ENDED
 
 _NEW = ".new-"
 _OF_JOB, _DIGEST = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{64}")
@@ -90,7 +90,7 @@ class FolderFiles:
             self._database.write(lambda connection: self._tidy(connection, uuids))
 
     def _tidy(self, connection: Connection, uuids: Iterable[str] | None) -> None:
-        query = select(JobRow.uuid, JobRow.state, JobRow.inputs, JobRow.checkpoint, JobRow.outputs)
+        query = select(JOBS.c.uuid, JOBS.c.state, JOBS.c.inputs, JOBS.c.checkpoint, JOBS.c.outputs)
         if uuids is None:
             with os.scandir(self._folder) as entries:
                 for entry in entries:
@@ -100,7 +100,7 @@ class FolderFiles:
             uuids = [path.name for path in self._folder.iterdir() if _OF_JOB.fullmatch(path.name)]
         else:
             uuids = list(uuids)
-            query = query.where(JobRow.uuid.in_(uuids))
+            query = query.where(JOBS.c.uuid.in_(uuids))
         named: dict[str, set[str]] = {}
         for uuid, state, inputs, checkpoint, outputs in connection.execute(query):
             areas = (outputs,) if state in ENDED else (inputs, checkpoint or {}, outputs)

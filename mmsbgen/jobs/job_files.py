@@ -9,13 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
-
-from sqlalchemy import Connection
+from typing import Any, BinaryIO
 
 from mmsbgen.base.atomic_files import published
 from mmsbgen.base.errors import InputError
@@ -34,28 +31,6 @@ class StagedFile:
 
     source: Source
     told: dict[str, Any]
-
-
-class JobFiles(Protocol):
-    """Where the files of all jobs of a database are.  All methods may raise ``StoreError``."""
-
-    def staged(self, sources: Mapping[str, Source]) -> AbstractContextManager[dict[str, StagedFile]]:
-        """Files, by name, that :meth:`put` may store while the block runs.
-
-        Raises ``InputError`` for an odd name, or a source that cannot be read.
-        """
-
-    def put(self, connection: Connection, job: int, uuid: str, area: str, files: Mapping[str, StagedFile]) -> None:
-        """Replace the files of one area, in the transaction that writes them into the job's row."""
-
-    def parts(self, job: int, uuid: str, area: str, name: str, told: Mapping[str, Any]) -> Iterator[bytes]:
-        """A file in parts of at most :data:`PART_BYTES`."""
-
-    def stored(self) -> int:
-        """Bytes of all files of all jobs."""
-
-    def tidy(self, uuids: Iterable[str] | None = None) -> None:
-        """Remove what no row names: of some jobs, or of all."""
 
 
 def checked_name(name: str) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from mmsbgen.db.records.canonical_json import canonical_json, storable_text, utc_timestamp
-from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
+from mmsbgen.db.records.job_records import ENDED, Job
+from mmsbgen.db.store.schema import JOB_EVENTS, JOB_FILES, JOBS
 from mmsbgen.jobs.job_files import NAME
-from mmsbgen.jobs.job_records import AREAS, ENDED, Job, Lease, LeaseLostError, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.job_records import AREAS, Lease, LeaseLostError, RequestKeyError, UnknownJobError
 
 _MARGIN_S = 1.0
 """Clocks of several machines, and those that are set right all the time, differ by less."""
@@ -26,7 +27,7 @@ def later(now: str, seconds: float) -> str:
 def tell(connection: Connection, job: int, attempt: int, kind: str, data: Mapping[str, Any], now: str) -> None:
     """Add an event of a job."""
     row = {"job_id": job, "attempt": attempt, "kind": kind, "data": dict(data), "created_at": now}
-    connection.execute(insert(JobEventRow).values(row))
+    connection.execute(insert(JOB_EVENTS).values(row))
 
 
 def fenced(connection: Connection, lease: Lease, *, lock: bool = True) -> Row[Any]:
@@ -52,7 +53,7 @@ def same_request(row: Row[Any], same: Mapping[str, Any], key: str) -> str:
 def by_id(id: str) -> Select[Any]:
     """The query for a job. Raises :class:`UnknownJobError` for a malformed id."""
     try:
-        return select(JobRow.__table__).where(JobRow.uuid == uuid.UUID(id).hex)
+        return select(JOBS).where(JOBS.c.uuid == uuid.UUID(id).hex)
     except (ValueError, AttributeError, TypeError):
         raise _unknown(id) from None
 
@@ -78,8 +79,8 @@ def file_of(connection: Connection, id: str, area: str, name: str) -> tuple[Row[
 
 def too_far_ahead(connection: Connection, now: str) -> dict[int, str]:
     """Running jobs whose lease ends too late because the clock was set back: their ids, and the latest end allowed."""
-    query = select(JobRow.id, JobRow.lease_until, JobEventRow.data).join(JobEventRow, JobEventRow.job_id == JobRow.id)
-    query = query.where(JobRow.state == "running", JobEventRow.kind == "state", JobEventRow.attempt == JobRow.attempt)
+    query = select(JOBS.c.id, JOBS.c.lease_until, JOB_EVENTS.c.data).join(JOB_EVENTS, JOB_EVENTS.c.job_id == JOBS.c.id)
+    query = query.where(JOBS.c.state == "running", JOB_EVENTS.c.kind == "state", JOB_EVENTS.c.attempt == JOBS.c.attempt)
     leases = [(id, until, data["lease_s"]) for id, until, data in connection.execute(query) if "lease_s" in data]
     return {id: later(now, lease) for id, until, lease in leases if until > later(now, lease + _MARGIN_S)}
 
@@ -100,9 +101,9 @@ VANISHED = 4
 
 def end(connection: Connection, row: Row[Any], now: str, state: str, **changes: Any) -> str:
     """End the job and delete its files but those of its result.  Returns ``state``."""
-    connection.execute(delete(JobFileRow).where(JobFileRow.job_id == row.id, JobFileRow.area != "output"))
+    connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id == row.id, JOB_FILES.c.area != "output"))
     changes |= {"state": state, "lease_until": None, "finished_at": now, "checkpoint": None}
-    connection.execute(update(JobRow).where(JobRow.id == row.id).values({"error": None} | changes))
+    connection.execute(update(JOBS).where(JOBS.c.id == row.id).values({"error": None} | changes))
     told = {"state": state} | ({"error": changes["error"]} if "error" in changes else {})
     tell(connection, row.id, row.attempt, "state", told, now)
     return state
@@ -113,17 +114,17 @@ def requeue(connection: Connection, row: Row[Any], now: str, why: str, **more: A
     if row.cancel_at is not None:
         return end(connection, row, now, "cancelled")
     changes = {"state": "queued", "lease_until": None, "error": storable_text(why)}
-    connection.execute(update(JobRow).where(JobRow.id == row.id).values(changes))
+    connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(changes))
     tell(connection, row.id, row.attempt, "state", {"state": "queued", "why": why, **more}, now)
     return "queued"
 
 
 def lost(connection: Connection, row: Row[Any], now: str, why: str, by: str) -> str:
     """Count an attempt as lost by its 'process' or its 'worker'; the job waits for the next one, or fails."""
-    connection.execute(update(JobRow).where(JobRow.id == row.id).values(losses=row.losses + 1))
+    connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(losses=row.losses + 1))
     # A key of the job's progress, to see whether attempts advance.
     at = " ".join(f"{name} {told['sha256']}" for name, told in sorted((row.checkpoint or {}).items()))
-    query = select(JobEventRow.data).where(JobEventRow.job_id == row.id, JobEventRow.kind == "state")
+    query = select(JOB_EVENTS.c.data).where(JOB_EVENTS.c.job_id == row.id, JOB_EVENTS.c.kind == "state")
     alike = [data for data in connection.execute(query).scalars() if data.get("lost") == by]
     if by == "worker":  # of these only the ones since it has got no further
         count, most = 1 + sum(data["at"] == at for data in alike), VANISHED * row.max_losses

@@ -26,15 +26,16 @@ from sqlalchemy.exc import IntegrityError
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import json_object, storable_text, utc_now, utc_timestamp
+from mmsbgen.db.records.job_records import ENDED, STATES, Job, JobEvent
 from mmsbgen.db.records.tuning_records import DeviceRecord
 from mmsbgen.db.store.connect import Database
-from mmsbgen.db.store.schema import JobEventRow, JobFileRow, JobRow
+from mmsbgen.db.store.schema import JOB_EVENTS, JOB_FILES, JOBS
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.jobs import job_files, job_rows
 from mmsbgen.jobs.folder_files import FolderFiles
-from mmsbgen.jobs.job_files import JobFiles, Source, StagedFile
-from mmsbgen.jobs.job_records import ENDED, KINDS, STATES, Job, JobEvent, Lease
+from mmsbgen.jobs.job_files import Source, StagedFile
+from mmsbgen.jobs.job_records import KINDS, Lease
 from mmsbgen.jobs.job_rows import fenced, file_of, job_of, later, row_of, same_request, tell, too_far_ahead
 from mmsbgen.jobs.table_files import TableFiles
 
@@ -59,7 +60,7 @@ class Queue:
         self.database = store.database if isinstance(store, Store) else store
         self._clock = clock
         path = self.database.location.path
-        self._files: JobFiles = TableFiles(self.database) if path is None else FolderFiles(self.database, path)
+        self._files = TableFiles(self.database) if path is None else FolderFiles(self.database, path)
 
     def submit(
         self,
@@ -98,7 +99,7 @@ class Queue:
 
         def work(connection: Connection) -> str:
             if request_key is not None:
-                before = connection.execute(select(JobRow.__table__).where(JobRow.request_key == request_key)).first()
+                before = connection.execute(select(JOBS).where(JOBS.c.request_key == request_key)).first()
                 if before is not None:
                     return same_request(before, same, request_key)
             now = self._now(connection)
@@ -113,7 +114,7 @@ class Queue:
                 "outputs": {},
                 "created_at": now,
             }
-            number = connection.execute(insert(JobRow).values(row).returning(JobRow.id)).scalar_one()
+            number = connection.execute(insert(JOBS).values(row).returning(JOBS.c.id)).scalar_one()
             self._files.put(connection, number, id, "input", files)
             tell(connection, number, 0, "state", {"state": "queued"}, now)
             return id
@@ -126,7 +127,7 @@ class Queue:
 
     def requested(self, request_key: str) -> bool:
         """Whether a job was made by this request key."""
-        query = select(JobRow.id).where(JobRow.request_key == request_key)
+        query = select(JOBS.c.id).where(JOBS.c.request_key == request_key)
         return self.database.read(lambda connection: connection.execute(query).first()) is not None
 
     def claim(
@@ -144,11 +145,11 @@ class Queue:
         self.expire()
 
         def waiting(connection: Connection) -> Select[Any]:
-            these = (JobRow.state == "queued", JobRow.kind.in_(kinds))
-            wanted = connection.execute(select(JobRow.device).where(*these).distinct()).scalars()
+            these = (JOBS.c.state == "queued", JOBS.c.kind.in_(kinds))
+            wanted = connection.execute(select(JOBS.c.device).where(*these).distinct()).scalars()
             fit = [text for text in wanted if text is not None and device is not None and device.matches(text)]
-            query = select(JobRow.__table__).where(*these, JobRow.device.is_(None) | JobRow.device.in_(fit))
-            return query.order_by(JobRow.id).limit(1)
+            query = select(JOBS).where(*these, JOBS.c.device.is_(None) | JOBS.c.device.in_(fit))
+            return query.order_by(JOBS.c.id).limit(1)
 
         def work(connection: Connection) -> Lease | None:
             row = connection.execute(waiting(connection).with_for_update(skip_locked=True)).first()
@@ -164,10 +165,10 @@ class Queue:
                 "progress": None,
                 "error": None,
             }
-            connection.execute(update(JobRow).where(JobRow.id == row.id).values(changes))
+            connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(changes))
             told = {"state": "running", "worker": worker, "lease_s": lease_seconds}
             tell(connection, row.id, attempt, "state", told, now)
-            job = job_of(connection.execute(select(JobRow.__table__).where(JobRow.id == row.id)).one())
+            job = job_of(connection.execute(select(JOBS).where(JOBS.c.id == row.id)).one())
             return Lease(job, attempt, worker, lease_seconds)
 
         # Workers look often: where nothing waits they take no lock.
@@ -181,7 +182,7 @@ class Queue:
         def work(connection: Connection) -> bool:
             row = fenced(connection, lease)
             until = later(self._now(connection), lease.seconds)
-            connection.execute(update(JobRow).where(JobRow.id == row.id).values(lease_until=until))
+            connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(lease_until=until))
             return row.cancel_at is not None
 
         return self.database.write(work)
@@ -197,7 +198,7 @@ class Queue:
         def work(connection: Connection) -> None:
             row = fenced(connection, lease)
             if kind == "progress":
-                connection.execute(update(JobRow).where(JobRow.id == row.id).values(progress=plain))
+                connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(progress=plain))
             tell(connection, row.id, lease.attempt, kind, plain, self._now(connection))
 
         self.database.write(work)
@@ -211,7 +212,7 @@ class Queue:
                 self._files.put(connection, row.id, row.uuid, "checkpoint", files)
                 told = {name: file.told for name, file in files.items()}
                 until = later(self._now(connection), lease.seconds)
-                connection.execute(update(JobRow).where(JobRow.id == row.id).values(checkpoint=told, lease_until=until))
+                connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(checkpoint=told, lease_until=until))
 
             self._tidied(lease.job.id, work)
 
@@ -269,7 +270,7 @@ class Queue:
                 job_rows.end(connection, row, self._now(connection), "cancelled")
             elif row.state == "running" and row.cancel_at is None:
                 now = self._now(connection)
-                connection.execute(update(JobRow).where(JobRow.id == row.id).values(cancel_at=now))
+                connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(cancel_at=now))
                 tell(connection, row.id, row.attempt, "state", {"state": "running", "cancel": True}, now)
             return job_of(row_of(connection, id))
 
@@ -282,7 +283,7 @@ class Queue:
         """
 
         def over(connection: Connection) -> Select[Any]:
-            return select(JobRow.__table__).where(JobRow.state == "running", JobRow.lease_until < self._now(connection))
+            return select(JOBS).where(JOBS.c.state == "running", JOBS.c.lease_until < self._now(connection))
 
         def work(connection: Connection) -> list[str]:
             late = connection.execute(over(connection).with_for_update(skip_locked=True)).all()
@@ -290,7 +291,7 @@ class Queue:
                 why = f"the worker {row.worker} was not heard of until {row.lease_until}"
                 job_rows.lost(connection, row, self._now(connection), why, "worker")
             for id, until in too_far_ahead(connection, self._now(connection)).items():
-                connection.execute(update(JobRow).where(JobRow.id == id).values(lease_until=until))
+                connection.execute(update(JOBS).where(JOBS.c.id == id).values(lease_until=until))
             return [row.uuid for row in late]
 
         def look(connection: Connection) -> bool:
@@ -313,13 +314,13 @@ class Queue:
         """Jobs that pass every filter, newest first; ``before`` is the last id of the page before."""
 
         def work(connection: Connection) -> Sequence[Job]:
-            query = select(JobRow.__table__).order_by(JobRow.id.desc()).limit(limit)
+            query = select(JOBS).order_by(JOBS.c.id.desc()).limit(limit)
             if kind is not None:
-                query = query.where(JobRow.kind == kind)
+                query = query.where(JOBS.c.kind == kind)
             if state is not None:
-                query = query.where(JobRow.state == state)
+                query = query.where(JOBS.c.state == state)
             if before is not None:
-                query = query.where(JobRow.id < row_of(connection, before).id)
+                query = query.where(JOBS.c.id < row_of(connection, before).id)
             return [job_of(row) for row in connection.execute(query)]
 
         return self.database.read(work)
@@ -329,15 +330,15 @@ class Queue:
 
         def work(connection: Connection) -> Sequence[JobEvent]:
             row = row_of(connection, id)
-            query = select(JobEventRow.__table__).where(JobEventRow.job_id == row.id, JobEventRow.id > after)
-            found = connection.execute(query.order_by(JobEventRow.id).limit(limit))
+            query = select(JOB_EVENTS).where(JOB_EVENTS.c.job_id == row.id, JOB_EVENTS.c.id > after)
+            found = connection.execute(query.order_by(JOB_EVENTS.c.id).limit(limit))
             return [JobEvent(e.id, row.uuid, e.attempt, e.kind, e.data, e.created_at) for e in found]
 
         return self.database.read(work)
 
     def counts(self) -> dict[str, int]:
         """How many jobs are in each state."""
-        query = select(JobRow.state, func.count()).group_by(JobRow.state)
+        query = select(JOBS.c.state, func.count()).group_by(JOBS.c.state)
         found = self.database.read(lambda connection: connection.execute(query).all())
         return dict.fromkeys(STATES, 0) | {state: count for state, count in found}
 
@@ -368,9 +369,9 @@ class Queue:
             row = row_of(connection, id, lock=True)
             if row.state not in ENDED:
                 raise InputError(f"the job {row.uuid} is {row.state}: cancel it first")
-            for table in (JobFileRow, JobEventRow):
-                connection.execute(delete(table).where(table.job_id == row.id))
-            connection.execute(delete(JobRow).where(JobRow.id == row.id))
+            for table in (JOB_FILES, JOB_EVENTS):
+                connection.execute(delete(table).where(table.c.job_id == row.id))
+            connection.execute(delete(JOBS).where(JOBS.c.id == row.id))
 
         self._tidied(id, work)
 

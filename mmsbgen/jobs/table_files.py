@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select
 
 from mmsbgen.db.store.connect import Database
-from mmsbgen.db.store.schema import JobFileRow
+from mmsbgen.db.store.schema import JOB_FILES
 from mmsbgen.jobs.job_files import Source, StagedFile, checked_name, read_parts, told_of
 
 
@@ -27,11 +27,11 @@ class TableFiles:
 
     def put(self, connection: Connection, job: int, uuid: str, area: str, files: Mapping[str, StagedFile]) -> None:
         """Insert the parts."""
-        connection.execute(delete(JobFileRow).where(JobFileRow.job_id == job, JobFileRow.area == area))
+        connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id == job, JOB_FILES.c.area == area))
         for name, file in files.items():
             for number, part in enumerate(read_parts(file.source)):
                 row = {"job_id": job, "area": area, "name": name, "part": number, "data": part}
-                connection.execute(insert(JobFileRow), [row])
+                connection.execute(insert(JOB_FILES), [row])
 
     def parts(self, job: int, uuid: str, area: str, name: str, told: Mapping[str, Any]) -> Iterator[bytes]:
         """The parts, each read by itself, so that no transaction lasts as long as a transfer."""
@@ -42,7 +42,7 @@ class TableFiles:
 
     def stored(self) -> int:
         """Bytes of all files of all jobs."""
-        query = select(func.sum(func.length(JobFileRow.data)))
+        query = select(func.sum(func.length(JOB_FILES.c.data)))
         return self._database.read(lambda connection: int(connection.execute(query).scalar() or 0))
 
     def tidy(self, uuids: Iterable[str] | None = None) -> None:
@@ -51,8 +51,8 @@ class TableFiles:
 
 def _part(job: int, area: str, name: str, part: int, connection: Connection) -> bytes | None:
     """A part of a file; None after the last one."""
-    query = select(JobFileRow.data).where(
-        JobFileRow.job_id == job, JobFileRow.area == area, JobFileRow.name == name, JobFileRow.part == part
+    query = select(JOB_FILES.c.data).where(
+        JOB_FILES.c.job_id == job, JOB_FILES.c.area == area, JOB_FILES.c.name == name, JOB_FILES.c.part == part
     )
     found = connection.execute(query).scalar()
     return None if found is None else bytes(found)

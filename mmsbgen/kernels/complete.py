@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mmsbgen.base.errors import ConfigError, InputError
@@ -40,22 +40,17 @@ def parse_value(spec: KernelSpec, name: str, text: str) -> Value:
     raise InputError(f"{axis.name}={text} is not one of {', '.join(map(str, axis.values))}")
 
 
-def complete(spec: KernelSpec, problem: Problem, targets: Sequence[Traits], given: Mapping[str, Value]) -> Completion:
+def complete(spec: KernelSpec, problem: Problem, traits: Traits, given: Mapping[str, Value]) -> Completion:
     """The valid configuration with the ``given`` values that is nearest to the default.
 
-    It is valid for all ``targets`` and has the fewest values that differ from the default of the first target.  Ties
-    are broken by the order of the axes.
+    It has the fewest values that differ from the default.  Ties are broken by the order of the axes.
 
     Raises:
         ConfigError: No configuration with these values is valid; the message states the most frequent reason.
     """
-    default = spec.default(problem, targets[0])
+    default = spec.default(problem, traits)
     names = [axis.name for axis in spec.space.axes]
     free = [axis for axis in spec.space.axes if axis.name not in given]
-
-    def refusal(config: Mapping[str, Value]) -> str | None:
-        reasons = (spec.space.refusal(config, problem, traits) for traits in targets)
-        return next((reason for reason in reasons if reason is not None), None)
 
     def distance(config: Mapping[str, Value]) -> int:
         return sum(config[axis.name] != default[axis.name] for axis in free)
@@ -63,7 +58,7 @@ def complete(spec: KernelSpec, problem: Problem, targets: Sequence[Traits], give
     candidates = sorted((dict(given) | rest for rest in Space(tuple(free)).product()), key=distance)
     refusals: Counter[str] = Counter()
     for candidate in candidates:
-        if (reason := refusal(candidate)) is None:
+        if (reason := spec.space.refusal(candidate, problem, traits)) is None:
             config = {name: candidate[name] for name in names}
             filled = {axis.name: config[axis.name] for axis in free}
             adjusted = {name: value for name, value in filled.items() if value != default[name]}

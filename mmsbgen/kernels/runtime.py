@@ -218,7 +218,7 @@ class Runtime:
         if self.index is None or self.device.info.backend == "fake":
             return default, "default", "no database was asked"
         selection = look_up(self.index, self.device.info, self.family, name, problem, valid=valid, modes=modes)
-        return selection.config, selection.tier, why(selection)
+        return selection.config, selection.tier, selection.reason
 
 
 @contextlib.contextmanager
@@ -289,11 +289,6 @@ def look_up_key(
         carry=family.carried(name, traits),
         program=partial(program_digest, family),
     )
-
-
-def why(selection: Selection) -> str:
-    """The reason for a selection and its expected loss, on one line."""
-    return "; ".join(filter(None, (selection.reason, "" if selection.tier == "default" else selection.outlook)))
 
 
 @dataclass(eq=False)

@@ -20,9 +20,10 @@ from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.verdict import of_record
 from mmsbgen.scores.cover import words_of
 from mmsbgen.scores.incidence import shared_members
-from mmsbgen.service.exported_results import GRAPH
 from mmsbgen.service.models.job_models import Community, DetectionResult, Member, MemberPage, VerdictModel, Vertex
 
+GRAPH = "graph"
+"""Name of the file with the graph, of the input and of the result of a detection."""
 MOST_BYTES = 256 << 20
 """Larger results are for download only."""
 MOST_COMMUNITIES = 1000
@@ -58,19 +59,14 @@ class DetectionView:
             vertices=record["graph"]["vertices"],
             links=record["graph"]["links"],
             n_communities=self.found.memberships.k,
-            coverage=told["coverage"],
-            overlap=told["overlap"],
+            **{name: told[name] for name in ("coverage", "overlap", "count")},
+            **{name: record[name] for name in ("trace", "held_out", "convergence", "stage_seconds")},
             communities=[
                 Community(number=number, size=len(members), strength=strength, background=number in cover.background)
                 for number, (members, strength) in enumerate(listed)
             ],
-            count=told["count"],
             shared=_shared(cover),
-            trace=record["trace"],
-            held_out=record["held_out"],
             verdict=VerdictModel(kind=verdict.kind, sentence=verdict.sentence),
-            convergence=record["convergence"],
-            stage_seconds=record["stage_seconds"],
             device=record["device"]["name"],
         )
 

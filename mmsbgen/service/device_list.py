@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import re
 from dataclasses import dataclass
 
 from mmsbgen.backends.base import DeviceInfo
-from mmsbgen.backends.discovery import matching, select_device
+from mmsbgen.backends.discovery import discover, matching, select_device
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.processes import python_command, python_environment
 from mmsbgen.db.records.tuning_records import DeviceRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.record_key import device_record, recorded_traits
 from mmsbgen.kernels.space import Traits
+from mmsbgen.service.http.helper_process import HelperProcess
 from mmsbgen.service.shipped_records import shipped
 
 _DISCOVERY_SECONDS = 60.0
@@ -45,24 +42,14 @@ class Devices:
 
     async def discover(self) -> None:
         """Find the devices of this machine; an error becomes a hint."""
-        child = await asyncio.create_subprocess_exec(
-            *python_command("mmsbgen", "devices", "--json"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=os.environ | python_environment(),
-        )
+        child = HelperProcess()
         try:
-            output, _ = await asyncio.wait_for(child.communicate(), _DISCOVERY_SECONDS)
-            found = json.loads(output)
-            self.local = [_info(values) for values in found["devices"]]
-            self.hints = [str(hint) for hint in found["hints"]]
-        except (TimeoutError, ValueError, KeyError, TypeError) as error:
+            self.local, self.hints = await child.run(_DISCOVERY_SECONDS, discover)
+        except Exception as error:  # of whatever library
             reason = f"no answer in {_DISCOVERY_SECONDS:g} s" if isinstance(error, TimeoutError) else repr(error)
             self.hints = [f"the devices of this machine could not be listed: {reason}"]
         finally:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
+            child.close()
 
     def read(self, store: Store) -> None:
         """Read the devices that have records, including shipped ones."""
@@ -101,10 +88,3 @@ class Devices:
 
 def _here(info: DeviceInfo) -> Target:
     return Target(device_record(info), traits_of(info), info)
-
-
-def _info(values: dict[str, object]) -> DeviceInfo:
-    fields = {name: value for name, value in values.items() if name != "spec"}
-    for name in ("sub_group_sizes", "extensions"):
-        fields[name] = tuple(fields.get(name, ()))  # type: ignore[arg-type]
-    return DeviceInfo(**fields)  # type: ignore[arg-type]

@@ -17,7 +17,6 @@ from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Queue
 from mmsbgen.service.detections import DetectionViews
 from mmsbgen.service.device_list import Devices
-from mmsbgen.service.http.helper_process import HelperProcess
 from mmsbgen.service.http.service_metrics import ServiceMetrics
 from mmsbgen.service.http.service_settings import ServiceSettings
 from mmsbgen.service.http.uploads import Uploads
@@ -40,9 +39,6 @@ class ServiceContext:
         self.store: Store
         self.look_ups: LookUps
         self.intake: Uploads
-        self.searches: HelperProcess
-        """Searches for configurations; apart from uploads, which do not wait for them."""
-        self.exports: HelperProcess
         self.reading = CapacityLimiter(_READERS)
         """Threads that read results of detections; the others remain for short answers."""
         self.queue: Queue
@@ -66,10 +62,7 @@ class ServiceContext:
             self.detections = DetectionViews(self.queue)
             self.metrics.jobs(self._jobs)
             self.intake = Uploads(settings)
-            self.searches = HelperProcess(settings.limits.intake_memory, settings.limits.searches)
-            self.exports = HelperProcess(settings.limits.intake_memory, settings.limits.searches)
-            self.look_ups = LookUps(store, self.devices, settings.refresh_seconds)
-            await self.look_ups.open()
+            self.look_ups = await asyncio.to_thread(LookUps, store, self.devices)
             beside = [asyncio.create_task(work()) for work in (self._discover, self._expire)]
             try:
                 yield self
@@ -77,10 +70,7 @@ class ServiceContext:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
-                await self.look_ups.close()
                 self.intake.close()
-                self.searches.close()
-                self.exports.close()
 
     def follow(self, change: int) -> None:
         """Count followers of jobs: 1 for one that comes, -1 for one that has left."""
@@ -113,7 +103,6 @@ class ServiceContext:
     async def _discover(self) -> None:
         try:
             await self.devices.discover()
-            await self.look_ups.devices_changed()
         finally:
             self.discovered.set()
 

@@ -8,7 +8,6 @@ Writes reference/schema.md and pictures/schema.svg into the output folder.
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +49,9 @@ template_digest, problem, config, status, message, median_s, spread_s, gbps, roo
 """
 
 
-def tables() -> list[tuple[type[Any], Table]]:
-    """Classes and tables in the order of their declaration."""
-    mappers = {mapper.class_: mapper.local_table for mapper in schema.Base.registry.mappers}
-    classes = sorted(mappers, key=lambda found: inspect.getsourcelines(found)[1])
-    return [(found, mappers[found]) for found in classes]
+def tables() -> list[Table]:
+    """The tables in the order of their declaration."""
+    return list(schema.METADATA.tables.values())
 
 
 def type_of(column: Column[Any], of: Any = sqlite) -> str:
@@ -66,7 +63,7 @@ def type_of(column: Column[Any], of: Any = sqlite) -> str:
 
 def other_types() -> str:
     """The types that PostgreSQL names otherwise than SQLite."""
-    columns = [column for _, table in tables() for column in table.columns]
+    columns = [column for table in tables() for column in table.columns]
     names = dict.fromkeys((type_of(column), type_of(column, postgresql)) for column in columns)
     return ", ".join(f"{ours} is {theirs}" for ours, theirs in names if ours != theirs)
 
@@ -83,8 +80,8 @@ def meaning(column: Column[Any]) -> str:
 def page() -> str:
     """The whole page."""
     parts = [INTRO.format(revision=schema.REVISION, version=schema.VERSION_TABLE, others=other_types())]
-    for declared, table in tables():
-        parts.append(f"## {table.name}\n\n{inspect.cleandoc(declared.__doc__ or '')}\n")
+    for table in tables():
+        parts.append(f"## {table.name}\n\n{table.info['doc']}\n")
         rows = [f"| `{c.name}` | {', '.join(filter(None, (type_of(c), meaning(c))))} |" for c in table.columns]
         parts.append("\n".join(["| column | type |", "|---|---|", *rows]) + "\n")
         indexes = sorted(", ".join(f"`{c.name}`" for c in index.columns) for index in table.indexes)
@@ -96,8 +93,8 @@ def page() -> str:
 def picture() -> Drawing:
     """Describing tables above, reporting ones below, a line for every reference."""
     step, width, line = 210.0, 176.0, 15.5
-    above = [table for _, table in tables() if not table.foreign_keys]
-    below = [table for _, table in tables() if table.foreign_keys]
+    above = [table for table in tables() if not table.foreign_keys]
+    below = [table for table in tables() if table.foreign_keys]
     tall = {table: 30 + line * len(table.columns) for table in (*above, *below)}
     top, space = 20.0, 36.0 + 13 * sum(len(table.foreign_keys) for table in below)
     start = top + max(tall[table] for table in above) + space

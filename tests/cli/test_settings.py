@@ -144,20 +144,6 @@ def test_a_file_that_is_not_there_is_refused_only_when_it_was_named(file: Path) 
 # The real command line -----------------------------------------------------------------------------------------------
 
 
-def test_every_key_of_every_command_is_listed_and_can_be_set(file: Path) -> None:
-    rows = json.loads(call("config", "--keys", "--json", command=main).stdout)["keys"]
-    keys = [row["key"] for row in rows]
-    assert len(set(keys)) == len(keys) > 100
-    assert {"log", "[detect] communities", "[tune] budget-trials", "[db.best] limit", "[db] database"} <= set(keys)
-    variables = {row["key"]: row["variable"] for row in rows}
-    assert variables["[detect] communities"] == "MMSBGEN_DETECT_COMMUNITIES"
-    assert variables["[db.best] json"] == "MMSBGEN_DB_BEST_JSON"
-    file.write_text(
-        "[db.best]\nlimit = 1\n[detect]\ncommunities = 'auto'\nfused = true\n[tune]\nkernel = ['update_phi']\n"
-    )
-    assert call("--config", file, "config", command=main).exit_code == 0
-
-
 def test_config_shows_what_is_set_without_passwords_and_tells_all_that_is_wrong(file: Path) -> None:
     file.write_text('database = "postgresql://me:secret@server/db"\n[detect]\ntresholt = 1\n[db.best]\nlimit = 0\n')
     env = {"MMSBGEN_DETECT_ITERATION": "3", "MMSBGEN_TUNE_SEED": "4"}

@@ -1,21 +1,18 @@
-"""kernel_tuner's caches, against kernel_tuner itself, and what exports leave out."""
+"""Files that hold no records, and what exports leave out."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kernel_tuner.util import read_cache
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.db.commands import db
-from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import TRIAL_STATUSES, RoofRecord
 from mmsbgen.db.store.tuning_store import open_store
@@ -56,70 +53,6 @@ def test_files_that_hold_no_records_are_told_which_do(tmp_path: Path, content: b
         jsonl.read(tmp_path / "links.txt")
 
 
-def kernel_tuner(cache: Path) -> list[Any]:
-    """The results of a tune by kernel_tuner itself."""
-    script = Path(__file__).with_name("tune_with_kernel_tuner.py")
-    done = subprocess.run([sys.executable, script, cache], capture_output=True, text=True, cwd=Path.cwd())
-    assert done.returncode == 0, done.stderr
-    results: list[Any] = json.loads(done.stdout.rpartition("RESULTS ")[2])
-    return results
-
-
-@pytest.mark.opencl
-def test_kernel_tuner_goes_on_from_a_cache_of_our_records(tmp_path: Path, make: Any) -> None:
-    results = kernel_tuner(tmp_path / "theirs.json")
-    theirs = json.loads((tmp_path / "theirs.json").read_text())
-    params = {"problem_size": theirs["problem_size"]}
-    key = make.key(kernel=theirs["kernel_name"], name=theirs["device_name"], params=params)
-    trials = [
-        make.trial(
-            key,
-            config={name: entry[name] for name in theirs["tune_params_keys"]},
-            status="launch_error" if "__error__" in entry else "ok",
-            time=None if "__error__" in entry else entry["time"] * 1e-3,
-        )
-        for entry in theirs["cache"].values()
-    ]
-    ours = tmp_path / "ours.json"
-    formats.write(Bundle([make.run], [], trials), ours, "cache")
-    again = kernel_tuner(ours)
-    assert [(one["block_size_x"], one["width"]) for one in again] == [(r["block_size_x"], r["width"]) for r in results]
-    for one, before in zip(again, results, strict=True):
-        assert float(one["time"]) == pytest.approx(float(before["time"])), "found in the cache, not measured again"
-    assert "cache" in read_cache(str(ours))
-
-
-def test_our_records_make_a_cache(bundle: Bundle, tmp_path: Path) -> None:
-    path = tmp_path / "cache.json"
-    formats.write(bundle, path, "cache")
-    text = path.read_text()
-    entries = read_cache(str(path), open_cache=False)["cache"]
-    assert len(entries) == len(TRIAL_STATUSES)
-    assert entries["1,True,RRS"]["time"] == 1500.0, "the finalist's time stands"
-    errors = {type(entry["__error__"]).__name__ for entry in entries.values() if "__error__" in entry}
-    assert errors == {"InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig"}
-    assert sum("__error__" in entry for entry in entries.values()) == len(TRIAL_STATUSES) - 1
-    assert path.read_text() == text
-
-
-def test_a_cache_has_one_key(bundle: Bundle, make: Any, tmp_path: Path) -> None:
-    path = tmp_path / "t.sqlite3"
-    more = Bundle([make.run], trials=[make.trial(make.key(kernel="other"))])
-    with open_store(path) as store:
-        store.add_bundle(bundle)
-        store.add_bundle(more)
-    done = call("--database", path, "export", tmp_path / "c.json")
-    assert (done.exit_code, "one kernel, device and problem, here are 2: choose with --kernel" in done.stderr) == (
-        2,
-        True,
-    )
-    assert not (tmp_path / "c.json").exists()
-    done = call("--database", path, "export", tmp_path / "c.json", "--kernel", "rows/gather")
-    assert (done.exit_code, len(read_cache(str(tmp_path / "c.json"))["cache"])) == (0, len(TRIAL_STATUSES))
-    call("--database", path, "export", tmp_path / "some.jsonl", "--kernel", "other")
-    assert [t.key.kernel.name for t in jsonl.read(tmp_path / "some.jsonl").trials] == ["other"]
-
-
 def test_malformed_files_change_nothing(bundle: Bundle, tmp_path: Path, make: Any) -> None:
     """Cut anywhere, or of other programs."""
     file, database = tmp_path / "bad.jsonl", tmp_path / "t.sqlite3"
@@ -133,8 +66,8 @@ def test_malformed_files_change_nothing(bundle: Bundle, tmp_path: Path, make: An
         file.write_bytes(data[:size])
         with pytest.raises(InputError, match=r"bad\.jsonl"):
             jsonl.read(file)
-    formats.write(bundle, tmp_path / "cache.json", "cache")
-    for one, message in ((file, "bad.jsonl"), (tmp_path / "cache.json", "records are in .jsonl files")):
+    (tmp_path / "other.json").write_text('{"device_name": "H200",\n"cache": {}}')
+    for one, message in ((file, "bad.jsonl"), (tmp_path / "other.json", "records are in .jsonl files")):
         done = call("--database", database, "import", one)
         assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     file.write_text('{"format": NaN}')

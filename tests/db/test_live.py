@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +12,13 @@ from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, RunRecord
 from mmsbgen.db.selection import index, transfer
 from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.db.selection.live_index import LiveIndex
-from mmsbgen.db.selection.transfer import Loss
 from mmsbgen.db.store import paging
-from mmsbgen.db.store.schema import TrialRow
+from mmsbgen.db.store.schema import TRIALS
 from mmsbgen.db.store.tuning_store import Store, open_store
 
 
 def selected(index: Index, key: Key) -> Selection:
-    found = index.select(key, valid=lambda config: True, default={"block": 0})
-    if found.loss is None:
-        return found
-    return replace(found, loss=Loss(tuple(sorted(found.loss.losses)), found.loss.untried))
+    return index.select(key, valid=lambda config: True, default={"block": 0})
 
 
 def keys(make: Any) -> list[Key]:
@@ -59,11 +54,11 @@ def test_a_trial_that_comes_to_light_late_is_not_missed(store: Store, make: Any)
     key = make.key(params={"width": 64})
     for n in range(3):
         store.add_trial(make.trial(key, 1e-3, config={"block": n}))
-    store.database.write(lambda c: c.execute(update(TrialRow).values(id=TrialRow.id + 10)))
+    store.database.write(lambda c: c.execute(update(TRIALS).values(id=TRIALS.c.id + 10)))
     assert selected(live, key).expected_s == 1e-3
     # As a server shows it: committed after others whose numbers are higher.
     store.add_trial(make.trial(key, 5e-4, config={"block": 9}))
-    store.database.write(lambda c: c.execute(update(TrialRow).where(TrialRow.median_s == 5e-4).values(id=7)))
+    store.database.write(lambda c: c.execute(update(TRIALS).where(TRIALS.c.median_s == 5e-4).values(id=7)))
     store.add_trial(make.trial(key, 2e-3, config={"block": 10}))
     assert live.update() == {("rows", "gather")}
     assert selected(live, key).config == {"block": 9}
@@ -108,7 +103,7 @@ def test_pages_are_stable_while_records_are_added(store: Store, make: Any) -> No
 
 def test_an_empty_database_has_empty_pages(url: str) -> None:
     with open_store(url) as store:
-        assert paging.trials(store, limit=1) == paging.runs(store, limit=1) == ([], None)
+        assert paging.trials(store, limit=1) == ([], None)
         assert paging.count_by_device(store) == []
         assert LiveIndex(store).update() == set()
 

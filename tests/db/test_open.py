@@ -25,7 +25,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.db.store import connect, migrate
 from mmsbgen.db.store.connect import locate
 from mmsbgen.db.store.default_location import URL_VARIABLE
-from mmsbgen.db.store.schema import REVISION, VERSION_TABLE, Base
+from mmsbgen.db.store.schema import METADATA, REVISION, VERSION_TABLE
 from mmsbgen.db.store.store_errors import StoreError, explained
 from mmsbgen.db.store.tuning_store import open_store
 
@@ -33,7 +33,7 @@ from mmsbgen.db.store.tuning_store import open_store
 def test_migrations_make_the_schema_of_the_models(url: str) -> None:
     def compare(connection: Connection) -> list[Any]:
         options = {"version_table": VERSION_TABLE, "compare_server_default": True}
-        return list(compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata))
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
 
     with open_store(url) as store:
         assert store.database.read(compare) == []

@@ -207,7 +207,7 @@ def test_it_counts_for_the_very_key_that_was_looked_up(store: Store, make: Any) 
     assert (chosen.tier, chosen.config) == ("default", {"block": 1})
     assert chosen.reason == "no usable record for this kernel; 1 record is quarantined: failed here before"
     assert len(store.quarantined()) == 1, "one for each key and configuration"
-    assert store.quarantined(kernel="other") == store.quarantined(family="other") == []
+    assert store.quarantined("other") == store.quarantined("rows/other") == store.quarantined("other/gather") == []
 
 
 def test_only_a_later_success_for_the_same_key_lifts_it(store: Store, make: Any) -> None:

@@ -87,7 +87,7 @@ def test_explain_names_the_file(make: Any, shipped: Path) -> None:
     wanted = make.key(driver="590")
     with open_store("sqlite://") as store:
         (near,) = nearest(parts(wanted), Index(store, shipped=shipped).groups(wanted))
-    assert (near.source, near.configurations) == ("h200.jsonl", 1)
+    assert (near.group.source, near.configurations) == ("h200.jsonl", 1)
 
 
 def test_the_packages_own_files_can_be_read_and_hold_no_processor() -> None:

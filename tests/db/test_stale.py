@@ -65,9 +65,7 @@ def look_up(path: Path, key: Any) -> Any:
 
 def told(path: Path, key: Any) -> list[str]:
     """The parts in which `db explain` says that the nearest record differs from ``key``."""
-    arguments = ["explain", "--kernel", SPEC.name, "--driver", key.device.driver, "--device", key.device.platform]
-    arguments += ["--compiler", key.toolchain.compiler, "--compiler-version", key.toolchain.version]
-    arguments += ["--compiler-options", key.toolchain.options, "--template-digest", key.kernel.template_digest]
+    arguments = ["explain", "--kernel", SPEC.name, "--on", "pocl", "--device", key.device.platform]
     arguments += [word for name, value in key.problem.params.items() for word in ("--problem", f"{name}={value}")]
     near = rows(path, *arguments)[0]
     assert near["device"] == key.device.name
@@ -186,7 +184,6 @@ def test_explain_says_what_a_run_on_a_device_would_use(tmp_path: Path, info: Any
     done = CliRunner().invoke(db, [*arguments, "--json"])
     assert f"update_beta on {info.name} ({info.platform}) would use: block_size=4\n" in done.stderr
     assert f"tier architecture: no record for driver {info.driver}: nearest has driver 3.0+old" in done.stderr
-    assert "expected loss not known" in done.stderr
     assert "as by default" not in done.stderr, "of this kernel, K is the only size"
     other = [*arguments[:3], "--kernel", "update_phi", "--on", "pocl", "--problem", "K=64"]
     assert "\n  other sizes as by default: N=317080, m=" in CliRunner().invoke(db, other).stdout

@@ -68,40 +68,6 @@ def test_another_driver_of_the_very_problem_speaks_before_near_problems(make: An
     assert choose(here, key(make, 64)).config == {"name": "a"}
 
 
-def test_the_expected_loss_is_measured_by_leaving_out(make: Any) -> None:
-    times = {64: {"a": 1.0, "b": 1.25}, 96: {"a": 1.0, "b": 1.25}, 2000: {"a": 2.0, "b": 1.0}}
-    chosen = choose(index(make, times), key(make, 80))
-    assert chosen.loss is not None
-    # 64 and 96 stand for each other and lose nothing; 2000 gets a from them, which takes twice as long as b.
-    assert sorted(chosen.loss.losses) == pytest.approx([0.0, 0.0, 0.5])
-    assert str(chosen.outlook) == ("expected loss 0%, at most 50% so far (by 3 recorded problems left out in turn)")
-    assert choose(index(make, times), key(make, 64)).outlook == ""
-
-
-def test_where_the_records_cannot_tell_the_loss_is_not_known(make: Any) -> None:
-    alone = choose(index(make, {64: {"a": 1.0}}), key(make, 80))
-    assert alone.loss is None
-    assert alone.outlook == "expected loss not known: no records to measure it by"
-    strangers = choose(index(make, {64: {"a": 1.0}, 80: {"b": 1.0}}), key(make, 72))
-    assert strangers.loss is None
-    some = choose(index(make, {64: {"a": 1.0, "b": 1.25}, 80: {"b": 1.0}}), key(make, 72))
-    assert some.loss is not None
-    assert some.loss.untried == 1
-    assert "once the choice had not been tried there" in some.outlook
-
-
-def test_the_loss_of_another_device_is_measured_between_devices(make: Any) -> None:
-    def of(name: str, times: dict[str, float]) -> list[Any]:
-        there = key(make, 64, name=name)
-        return [make.trial(there, config={"name": which}, time=time) for which, time in times.items()]
-
-    trials = [*of("H100", {"a": 1.0, "b": 2.0}), *of("H800", {"a": 1.25, "b": 1.0})]
-    chosen = choose(Index.of_trials(trials), key(make, 64))
-    assert (chosen.tier, chosen.config) == ("architecture", {"name": "a"})
-    assert chosen.loss is not None
-    assert sorted(chosen.loss.losses) == pytest.approx([0.2, 0.5])
-
-
 def test_a_configuration_is_carried_over_with_the_sizes(make: Any) -> None:
     records = Index.of_trials([make.trial(key(make, 64), config={"block": 16})])
     chosen = records.select(

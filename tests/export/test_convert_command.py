@@ -19,14 +19,10 @@ from click.testing import CliRunner
 import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
-from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.export.run_folder import graph_of_run, read_folder, read_members
 from mmsbgen.graph import as_graph, load_edge_list
-from mmsbgen.jobs import Queue
-from mmsbgen.sampler.saved.result_folder import FILES
 from mmsbgen.scores import read_cover
 from mmsbgen.scores.cover import words_of
-from mmsbgen.service.exported_results import export
 from tests.devices import PROCESSOR
 
 pytestmark = pytest.mark.opencl
@@ -142,16 +138,6 @@ def test_ids_that_spreadsheets_take_for_formulas_are_told_and_stay(tmp_path: Pat
     rows = list(csv.reader(io.StringIO((tmp_path / "x.csv").read_text())))
     assert {row[0] for row in rows[1:]} == set(names)
     assert "formulas" not in convert(tmp_path / "out", "-o", tmp_path / "x.parquet").stderr
-    # What the service hands out has a quote before them: who downloads it may not know the graph.
-    with open_store(tmp_path / "jobs.sqlite3") as store:
-        queue = Queue(store)
-        id, lease = queue.submit("detect", {}), queue.claim("w")
-        assert lease is not None
-        queue.finish(lease, {}, {"graph": tmp_path / "g.txt", **{name: tmp_path / "out" / name for name in FILES}})
-    (tmp_path / "made").mkdir()
-    made = export(str(tmp_path / "jobs.sqlite3"), id, "communities.csv", tmp_path / "made")
-    rows = list(csv.reader(io.StringIO(made.read_text())))
-    assert {row[0] for row in rows[1:]} == {"'=1+1", "'@ann", "'+b", "'-c", "-5", "d"}
 
 
 def test_ids_of_blanks_that_separate_nothing_are_ids(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from mmsbgen.db.store.schema import JobRow
+from mmsbgen.db.store.schema import JOBS
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import LeaseLostError, Queue, UnknownJobError
@@ -186,7 +186,7 @@ def test_names_in_a_database_of_others_lead_nowhere(database: Path, tmp_path: Pa
         queue = Queue(store)
         id = queue.submit("detect", {}, inputs={"graph": b"1 2"})
         (told,) = queue.get(id).inputs.values()
-        store.database.write(lambda c: c.execute(update(JobRow).values(inputs={"../x": told})))
+        store.database.write(lambda c: c.execute(update(JOBS).values(inputs={"../x": told})))
         with pytest.raises(UnknownJobError, match="has no input file"):
             queue.save(id, "input", "../x", tmp_path / "jobs" / "../x")
 
@@ -200,7 +200,7 @@ def test_a_database_of_others_names_no_other_files(tmp_path: Path, column: str, 
         id = Queue(store).submit("detect", {}, inputs={"graph": b"1 2"})
     told = {"graph": {"bytes": 8, "sha256": value}} if column == "inputs" else value
     with open_store(str(database)) as store:
-        store.database.write(lambda c: c.execute(update(JobRow).values({column: told})))
+        store.database.write(lambda c: c.execute(update(JOBS).values({column: told})))
         if column == "inputs":
             with pytest.raises(StoreError, match="is damaged"):
                 list(Queue(store).read(id, "input", "graph"))

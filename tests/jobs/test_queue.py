@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.store.schema import JobFileRow
+from mmsbgen.db.store.schema import JOB_FILES
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs import Lease, LeaseLostError, Queue, RequestKeyError, UnknownJobError
@@ -268,7 +268,7 @@ def test_a_job_that_has_ended_may_be_forgotten(queue: Queue, store: Store) -> No
 def test_a_damaged_file_is_not_handed_out(queue: Queue, store: Store, tmp_path: Path) -> None:
     id = queue.submit("detect", {}, inputs={"graph": b"1 2"})
     if store.database.location.path is None:
-        store.database.write(lambda c: c.execute(update(JobFileRow).values(data=b"1 3")))
+        store.database.write(lambda c: c.execute(update(JOB_FILES).values(data=b"1 3")))
     else:
         kept(tmp_path)[0].write_bytes(b"1 3")
     with pytest.raises(StoreError, match="damaged"):

@@ -29,18 +29,6 @@ def test_the_command_of_the_readme() -> None:
         assert word in result.stderr
 
 
-def test_side_by_side() -> None:
-    result = run(ISSUE + " --diff opencl")
-    assert result.exit_code == 0, result.output
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["cuda", "opencl"]
-    pair = next(line for line in lines if "#define LOCAL" in line)
-    assert [side.strip() for side in pair.split("|")] == ["#define LOCAL __shared__", "#define LOCAL __local"]
-    for same in ("realv acc_0", "LOCAL realv w_shared[ROW_VECTORS];"):
-        assert next(line for line in lines if same in line).count(same) == 2
-    assert "|" not in same
-
-
 @pytest.mark.slow
 def test_needs_no_gpu_library() -> None:
     script = (

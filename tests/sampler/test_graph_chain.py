@@ -39,7 +39,7 @@ KERNEL = "block_shared"
 def slow(problem: Problem, device: Device) -> Config:
     """A configuration in which a work-group shares out each row to many work-items, which processors do badly."""
     given = {"team": "block", "block_size": 32, "vector_width": 1}
-    return complete(MMSB.kernel(KERNEL), problem, [traits_of(device.info)], given).config
+    return complete(MMSB.kernel(KERNEL), problem, traits_of(device.info), given).config
 
 
 def trial(run: RunRecord, problem: Problem, device: Device, config: Config, seconds: float) -> TrialRecord:

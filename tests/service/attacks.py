@@ -3,7 +3,7 @@
     python -m tests.service.attacks
     python -m tests.service.attacks --attack slow --attack bombs --share 0.1
 
-Slow connections, searches and uploads beside them, queued jobs, stored files, hostile requests, packed files that
+Slow connections, queued jobs, stored files, hostile requests, packed files that
 unpack to 10 GB, runs that are killed again and again, damaged files.  ``--share`` makes all of them smaller.  Ends with
 status 1 if something falls.  Takes half an hour, PoCL and nginx.
 """
@@ -19,7 +19,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections import Counter
@@ -45,7 +44,6 @@ SLOW = {
     "nothing": "",
     "headers": "GET /health HTTP/1.1\r\nX: ",
 }
-LONG = {"kernel": "block_links", "backend": "cuda", "axis": "vector_width=8"}
 RUN = """
 import sys
 from pathlib import Path
@@ -89,29 +87,6 @@ def slow(folder: Path, share: float) -> Found:
                             one.sendall(b"a")
                     time.sleep(min(5.0, 20 * share))
             yield f"300 slow connections, {what}: others got {dict(codes)}", set(codes) == {200}
-
-
-def sources(folder: Path, share: float) -> Found:
-    """Searches for configurations need the token, and an upload does not wait for them."""
-    with serving(str(folder / "t.sqlite3"), folder / "data", *FREE) as service:
-        with service.client(token=None) as client:
-            codes = Counter(
-                client.get("/api/v1/source", params=LONG).status_code for _ in range(max(1, int(100 * share)))
-            )
-        yield f"searches without the token: {dict(codes)}", set(codes) <= {401, 429}
-        with service.client() as client:
-            ask = [
-                threading.Thread(target=lambda: client.get("/api/v1/source", params=LONG, timeout=300))
-                for _ in range(max(9, int(100 * share)))
-            ]
-            for one in ask:
-                one.start()
-            begin = time.monotonic()
-            taken = client.post("/api/v1/jobs/detect", params={"n_communities": 2}, content=b"1 2\n2 3\n1 3\n")
-            seconds = time.monotonic() - begin
-            for one in ask:
-                one.join()
-        yield f"an upload beside {len(ask)} searches: {taken.status_code} in {seconds:.1f} s", seconds < 20
 
 
 def stored(folder: Path, share: float) -> Found:
@@ -210,7 +185,6 @@ def damage(folder: Path, share: float) -> Found:
 
 ATTACKS: dict[str, Callable[[Path, float], Found]] = {
     "slow": slow,
-    "sources": sources,
     "stored": stored,
     "queued": queued,
     "hostile": hostility,

@@ -76,7 +76,6 @@ class Malformed:
             "best": f"kernel=update_pi&family={nasty}",
             "source": f"kernel={nasty}x",
             "trials": f"limit={nasty}",
-            "runs": f"cursor={nasty}",
             "jobs": f"state={nasty}",
         }
         route = self.chance.choice(sorted(refused))
@@ -85,7 +84,7 @@ class Malformed:
     def wrong_path(self) -> bytes:
         """A path that there is not."""
         nasty = quote(self.chance.choice(NASTY), safe="/%" if self.chance.random() < 0.5 else "")
-        where = self.chance.choice(("trials/", "runs/", "jobs/", "kernels/mmsb/", "jobs/x/files/", "nothing/"))
+        where = self.chance.choice(("trials/", "jobs/", "jobs/x/files/", "nothing/"))
         return self.request("GET", f"{API}/{where}x{nasty}")
 
     def wrong_json(self) -> bytes:
@@ -113,7 +112,7 @@ class Malformed:
     def wrong_method(self) -> bytes:
         """A method that the route does not have."""
         method = self.chance.choice(("PUT", "DELETE", "PATCH", "TRACE", "POST", "CONNECT", "PROPFIND"))
-        route = self.chance.choice(("devices", "best", "kernels", "trials", "runs"))
+        route = self.chance.choice(("devices", "best", "kernels", "trials"))
         return self.request(method, f"{API}/{route}", token=TOKEN)
 
     def no_token(self) -> bytes:

@@ -66,9 +66,6 @@ def test_records_that_come_with_the_package_can_be_looked_at(client: httpx.Clien
             answer["configuration"],
         )
         assert trial["roof_fraction"] == pytest.approx(trial["gbps"] / trial["roof_gbps"])
-        run = client.get(f"/api/v1/runs/{trial['run']}").json()
-        assert run["run"] == trial["run"]
-        assert "copy" in {roof["kind"] for roof in run["roofs"]}
         shares[kernel] = trial["roof_fraction"]
     assert all(0 < share < 1.5 for share in shares.values()), shares
     assert client.get("/api/v1/trials", params={"device": "NVIDIA H200"}).json()["trials"] == [], "they are not ours"
@@ -83,9 +80,8 @@ def test_the_best_configuration_is_what_a_run_would_take(
         wanted = look_up_key(Index(store), key(device(1), K=k), recorded_traits(device(1)), MMSB, MMSB.problem(K=k))
     assert answer["configuration"] == wanted.config
     assert (answer["tier"], answer["reason"], answer["trial"]) == (tier, wanted.reason, wanted.trial_ref)
-    assert (answer["expected_s"], answer["outlook"]) == (wanted.expected_s, wanted.outlook)
+    assert answer["expected_s"] == wanted.expected_s
     assert (answer["device_key"], answer["problem"]["K"]) == (device(1).key, k)
-    assert (answer["expected_loss"] is not None) == (tier == "problem")
     assert best(client, device(1).key, f"K={k}").json() == answer
 
 
@@ -170,9 +166,8 @@ def test_kernels_and_sources(sqlite_service: Service) -> None:
     with sqlite_service.client() as client:
         listed = client.get("/api/v1/kernels").json()
         assert [one["name"] for one in listed["kernels"]] == list(MMSB.kernels)
-        one = client.get("/api/v1/kernels/mmsb/update_phi").json()
+        (one,) = [one for one in listed["kernels"] if one["name"] == "update_phi"]
         assert [axis["name"] for axis in one["axes"]] == [a.name for a in MMSB.kernel("update_phi").space.axes]
-        assert client.get("/api/v1/kernels/mmsb/nothing").status_code == 404
 
         params = {"kernel": "update_pi", "device": "Test GPU 0", "problem": ["K=256"]}
         made = client.get("/api/v1/source", params=params).json()
@@ -181,12 +176,13 @@ def test_kernels_and_sources(sqlite_service: Service) -> None:
         assert made["text"] == render(spec, MMSB.problem(K=256), config, traits).text
         assert made["selected"].startswith("exact: tuned for this device")
 
-        # This width does not go with the default, so that another configuration has to be found.
-        params = {"kernel": "update_phi", "backend": "cuda", "axis": ["placement=SSS", "team=block"]}
+        params = {"kernel": "update_phi", "backend": "cuda", "axis": ["placement=SSS"]}
         made = client.get("/api/v1/source", params=params).json()
         assert made["configuration"]["placement"] == "SSS"
         assert "placement" not in made["filled"]
         assert 'extern "C"' in made["text"]
+        refused = client.get("/api/v1/source", params={**params, "axis": ["placement=SSS", "team=item"]})
+        assert (refused.status_code, "these axes do not go with the others" in refused.json()["detail"]) == (422, True)
         refused = client.get("/api/v1/source", params={"kernel": "update_pi", "axis": ["vector_width=3"]})
         assert (refused.status_code, "vector_width=3 is not one of" in refused.json()["detail"]) == (422, True)
 
@@ -211,19 +207,6 @@ def test_trials_a_page_at_a_time(service: Service, client: httpx.Client) -> None
     assert [trial["message"] for trial in failed] == ["error: no\nsecond line"]
 
 
-def test_runs(service: Service, client: httpx.Client) -> None:
-    page = client.get("/api/v1/runs", params={"limit": 1}).json()
-    seen = [page["runs"][0]["run"]]
-    while page["next"]:
-        page = client.get("/api/v1/runs", params={"limit": 1, "cursor": page["next"]}).json()
-        seen += [run["run"] for run in page["runs"]]
-    with open_store(service.database, read_only=True) as store:
-        assert seen == [run.uuid for run in store.runs()]
-    first = client.get(f"/api/v1/runs/{seen[-1]}").json()
-    assert (first["status"], first["host"]) == ("finished", "here")
-    assert [roof["gbps"] for roof in first["roofs"]] == [3900.0, 4000.0]
-
-
 def test_a_run_may_be_named_by_its_first_digits(service: Service, client: httpx.Client) -> None:
     same = "5a3e0000"
     with open_store(service.database) as store:
@@ -231,21 +214,19 @@ def test_a_run_may_be_named_by_its_first_digits(service: Service, client: httpx.
         for end in ("a", "b"):
             store.begin_run(RunRecord(uuid=f"{same}{end * 24}", strategy="random"))
 
-    def run(text: str) -> httpx.Response:
-        return client.get(f"/api/v1/runs/{text}")
+    def of_run(text: str) -> httpx.Response:
+        return client.get("/api/v1/trials", params={"run": text, "limit": 3})
 
-    assert run(long[:12]).json() == run(long).json()
-    assert run(same + "b").json()["run"] == same + "b" * 24
-    trials = client.get("/api/v1/trials", params={"run": long[:12], "limit": 3}).json()["trials"]
-    assert {trial["run"] for trial in trials} == {long}
+    assert {trial["run"] for trial in of_run(long[:12]).json()["trials"]} == {long}
+    assert of_run(same + "b").json()["trials"] == []
     for text, message in (
         (same, "may be several tuning runs, give more digits: 5a3e0000"),
         ("00000000dead", "there is no tuning run 00000000dead"),
         ("zzz", "'zzz' names no tuning run: give the first 8 digits"),
         (long[:7], "names no tuning run: give the first 8 digits"),
     ):
-        for answer in (run(text), client.get("/api/v1/trials", params={"run": text})):
-            assert (answer.status_code, message in answer.json()["detail"]) == (404, True), answer.text
+        answer = of_run(text)
+        assert (answer.status_code, message in answer.json()["detail"]) == (404, True), answer.text
 
 
 def test_the_page_needs_no_other_host(client: httpx.Client) -> None:
@@ -281,7 +262,7 @@ def test_records_are_added_all_or_nothing(service: Service, client: httpx.Client
     ):
         refused = post(wrong)
         assert (refused.status_code, message in refused.json()["detail"]) == (422, True), refused.text
-    assert client.get(f"/api/v1/runs/{run.uuid}").status_code == 404, "nothing was added"
+    assert client.get("/api/v1/trials", params={"run": run.uuid}).status_code == 404, "nothing was added"
     assert best(client, "Test GPU 0", "K=77").json()["tier"] == "problem"
     added = post(packed)
     assert added.json() == {"runs": 1, "roofs": 2, "trials": 6, "quarantined": 0, "of_trials": 6}

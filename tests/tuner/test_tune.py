@@ -53,7 +53,10 @@ def test_a_tiny_problem_end_to_end(processor: Device, store: Store) -> None:
     assert [trial.status for trial in phi.trials] == ["ok"] * 8
     assert 6 <= len(beta.trials) <= 8, "the last quarter is for the neighbours of the best"
     assert report.roofs is not None
-    assert {(roof.kind, roof.row_bytes) for roof in store.roofs(run=report.run)} == {("copy", None), ("gather", 128)}
+    assert {(roof.kind, roof.row_bytes) for roof in store.roofs() if roof.run == report.run} == {
+        ("copy", None),
+        ("gather", 128),
+    }
     (run,) = store.runs()
     assert (run.status, run.strategy, run.budget["trials"]) == ("finished", "default", 8)
     assert "mmsbgen" in run.versions
@@ -325,7 +328,7 @@ def test_roofs_of_the_same_day_are_taken_from_the_store(store: Store, monkeypatc
     assert (first.age_s, again.copy, again.gather) == (None, first.copy, first.gather)
     assert again.age_s is not None
     assert 0 <= again.age_s < 300
-    assert len(store.roofs(run=store.runs()[0].uuid)) == 2, "a run has the roofs that it reports"
+    assert [roof.run for roof in store.roofs()].count(store.runs()[0].uuid) == 2, "a run has the roofs that it reports"
     faked(store, budget_trials=1, retune=True)
     tune("fake", MMSB, ["theta_end"], TINY, store=store, check=False, budget_trials=1, roof_bytes=8 << 20)
     tune("fake", MMSB, ["theta_end"], TINY.replace(K=40), store=store, check=False, budget_trials=1, roof_bytes=8 << 20)

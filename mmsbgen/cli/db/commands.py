@@ -21,20 +21,18 @@ from mmsbgen.cli.db.filter_options import (
     picked_run,
     reading,
 )
-from mmsbgen.cli.printing.output_options import Output, moved, output_options, row_options, show
+from mmsbgen.cli.printing.output_options import Output, moved, row_options, show
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.completed_names import family_option
 from mmsbgen.cli.shared.configuration import shared_option, shared_value
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
-from mmsbgen.cli.shared.logs import is_quiet
+from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.families import resolve_family
 
-_FORMATS = ("jsonl", "cache", "csv")
 #: Rows of a table of trials.
 _TABLE_ROWS = 50
-_KEY_PARTS = ("driver", "compiler", "compiler_version", "compiler_options", "template_digest")
 _STATUSES = ("ok", "failed", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 
 
@@ -135,16 +133,16 @@ def quarantine(ctx: click.Context, /, kernel: str | None, **given: Any) -> None:
 
 @db.command()
 @click.argument("other", metavar="OTHER")
-@output_options("Print JSON: how many trials, and where.")
+@json_option("Print JSON: how many trials, and where.")
+@log_options
 @click.pass_context
-def merge(ctx: click.Context, other: str, as_json: bool, as_csv: bool) -> None:
+def merge(ctx: click.Context, other: str, as_json: bool) -> None:
     """Add the records of OTHER, a database file or an SQLAlchemy URL, that this database lacks.
 
     Either all of them are added or none. OTHER is only read; merging it again adds nothing.
     """
     from mmsbgen.db.store.tuning_store import open_store
 
-    output = Output(as_json, as_csv)
     with open_store(other, read_only=True) as source:
         if source.missing:
             raise InputError(f"there is no tuning database at {source.location}: name one that has records")
@@ -153,60 +151,53 @@ def merge(ctx: click.Context, other: str, as_json: bool, as_csv: bool) -> None:
             count = store.add_bundle(bundle)
             place = store.location
         said = f"{count} of {len(bundle.trials)} trials of {source.location} added to {place}"
-        moved(ctx, output, said, {"added": count, "trials": len(bundle.trials), "database": place})
+        moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": place})
 
 
 @db.command("export")
 @click.argument("file", type=NamedPath(dir_okay=False))
 @filter_options
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Of the file; by default its suffix tells.")
 @click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
 @click.option("--best", "most", type=click.IntRange(1), metavar="N", help="Only the N best, by today's kernels.")
-@output_options("Print JSON: how many trials, and where.")
+@json_option("Print JSON: how many trials, and where.")
+@log_options
 @click.pass_context
-def export_(
-    ctx: click.Context, /, file: Path, form: str | None, with_host: bool, most: int | None, **given: Any
-) -> None:
+def export_(ctx: click.Context, /, file: Path, with_host: bool, most: int | None, as_json: bool, **given: Any) -> None:
     """Write records to FILE.
 
-    \b
-    suffix   format
-    .jsonl   jsonl: JSON lines, with all that is recorded
-    .json    cache: a cache file of kernel_tuner, for one kernel, device and problem
-    .csv     csv: a table of the trials
+    A .csv file has a table of the trials, a .jsonl file JSON lines with all that is recorded. All records are written,
+    or those that match the filters; FILE is compressed if its name ends in .gz. Host names are left out unless
+    --with-host is given.
+    """
+    from mmsbgen.db.exchange import formats, jsonl
 
-    All records are written, or those that match the filters; FILE is compressed if its name ends in .gz. Host names
-    are left out unless --with-host is given.
-    """  # noqa: D301
-    from mmsbgen.db.exchange import formats
-
-    output = Output.of(given)
-    form = form or formats.form_of(file)
-    if output.as_csv and form != "csv":
-        raise InputError(f"--csv and {file} in the format {form}: write to a .csv file, or leave --csv out")
+    suffix = Path(file.name.lower().removesuffix(".gz")).suffix
+    if suffix not in ("", ".jsonl", ".csv"):
+        raise InputError(f"{file} has the suffix {suffix}: write to .jsonl or .csv")
     with reading(ctx) as store:
-        bundle, marks = formats.chosen(store.bundle(), **filters(store, given)), marks_of(store)
+        bundle, marks = store.bundle(**filters(store, given)), marks_of(store)
     if most is not None:
         bundle = current_best(bundle, most)
     if not with_host:
         bundle = formats.anonymous(bundle)
-    if form == "csv":
+    if suffix == ".csv":
         from mmsbgen.base.atomic_files import write_packed
         from mmsbgen.cli.db import printed_rows as rows
 
         trials = [rows.trial_row(trial, marks) for trial in bundle.trials]
         write_packed(file, csv_text([column.field for column in rows.TRIAL], trials))
     else:
-        formats.write(bundle, file, form)
+        jsonl.write(bundle, file)
     said = f"{len(bundle.trials)} trials written to {file}"
-    moved(ctx, output, said, {"trials": len(bundle.trials), "file": str(file)})
+    moved(ctx, as_json, said, {"trials": len(bundle.trials), "file": str(file)})
 
 
 @db.command("import")
 @click.argument("file", type=NamedPath(dir_okay=False))
-@output_options("Print JSON: how many trials, and where.")
+@json_option("Print JSON: how many trials, and where.")
+@log_options
 @click.pass_context
-def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None:
+def import_(ctx: click.Context, file: Path, as_json: bool) -> None:
     """Add the records in FILE that the database lacks: all of them or, when FILE is malformed, none.
 
     FILE has the JSON lines that export writes.
@@ -215,22 +206,16 @@ def import_(ctx: click.Context, file: Path, as_json: bool, as_csv: bool) -> None
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.tuner.run.recorded_types import check_types
 
-    output = Output(as_json, as_csv)
     bundle = jsonl.read(file)
     check_types(bundle, str(file))
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
         said = f"{count} of {len(bundle.trials)} trials added to {store.location}"
-        moved(ctx, output, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
+        moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
 
 
 @db.command()
 @filter_options
-@click.option("--driver", metavar="TEXT", help="The driver's version.")
-@click.option("--compiler", metavar="TEXT", help="The compiler's name.")
-@click.option("--compiler-version", metavar="TEXT", help="The compiler's version.")
-@click.option("--compiler-options", metavar="TEXT", help="The compiler's options.")
-@click.option("--template-digest", metavar="TEXT", help="The digest of the kernel's program.")
 @click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @family_option(None)
 @graph_options
@@ -263,7 +248,6 @@ def explain(
         raise InputError("name the kernel to explain: --kernel NAME")
     if kernels is not None and name not in kernels.kernels:
         raise InputError(f"{kernels.name} has no kernel {name!r}: name the family that has it, --family NAME|FILE.py")
-    wanted: dict[str, Any] = {part.replace("_", " "): given[part] for part in _KEY_PARTS if given[part] is not None}
     given["columns"] = given["graph_columns"]
     try:
         run = graph_run(given, reading_of_option(given, graph), kernels)
@@ -275,7 +259,7 @@ def explain(
         if family is None:
             checked_kernel(store, kernel)
         picked = checked_parameters(store, given["problem"]) if family is None else parameters(given["problem"])
-        wanted |= {f"problem.{name}": value for name, value in picked.items()}
+        wanted: dict[str, Any] = {f"problem.{name}": value for name, value in picked.items()}
         if spec is not None and kernels is not None:
             aside = output.as_json or output.as_csv
             wanted = would_use(store, spec, kernels, name, asked | picked, to_stderr=aside) | wanted
@@ -293,9 +277,10 @@ def explain(
     show_default=True,
     help="Folder of the report.",
 )
-@output_options("Print JSON: where the page is, and the names of its pictures.")
+@json_option("Print JSON: where the page is, and the names of its pictures.")
+@log_options
 @click.pass_context
-def report_(ctx: click.Context, /, out: Path, **given: Any) -> None:
+def report_(ctx: click.Context, /, out: Path, as_json: bool, **given: Any) -> None:
     """Write a page with pictures of the records, or of those that match the filters.
 
     The page, report.html, needs no other file and no network; its pictures are written beside it as PNG files too.
@@ -304,14 +289,12 @@ def report_(ctx: click.Context, /, out: Path, **given: Any) -> None:
 
     need_matplotlib()
     from mmsbgen.cli.runs.report import written
-    from mmsbgen.db.exchange import formats
     from mmsbgen.report.tuning.tuning_page import tuning_page
 
-    output = Output.of(given)
     with reading(ctx) as store:
-        bundle, where = formats.chosen(store.bundle(), **filters(store, given)), store.location
+        bundle, where = store.bundle(**filters(store, given)), store.location
     if not bundle.trials:
         raise InputError(
             f"no report was written, as {where} has no records that pass: tune first (mmsbgen tune), or filter less"
         )
-    written(ctx, lambda: tuning_page(bundle, where), out, output)
+    written(ctx, lambda: tuning_page(bundle, where), out, as_json)

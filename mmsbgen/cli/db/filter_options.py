@@ -160,10 +160,9 @@ def current_best(bundle: Bundle, most: int) -> Bundle:
     Raises ``InputError`` if none are left.
     """
     from mmsbgen.db.exchange import formats
-    from mmsbgen.tuner.run.changed_keys import Present
+    from mmsbgen.tuner.run.changed_keys import of_program
 
-    present = Present()
-    current = [trial for trial in bundle.trials if not present.program_changed(trial)]
+    current = [trial for trial in bundle.trials if not of_program(trial)]
     found = formats.best(replace(bundle, trials=current), most)
     if not found.trials:
         raise InputError("no record was made with the kernels of this version: tune, then export")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
@@ -263,16 +264,16 @@ def explain_rows(
     left_out = implied(family.parameters if family is not None else ())
     return [
         {
-            **key_row(near.key),
+            **key_row(near.group.key),
             "template_digest": near.template_digest,
-            "config": near.best_config,
+            "config": json.loads(near.best.config_json),
             "worked": near.configurations,
-            "best_s": near.best_s,
+            "best_s": near.best.median_s,
             "differences": [asdict(d) for d in near.differences],
-            "quarantined": marks.failures(near.key),
-            "stale": near.stale or (near.best_ref in own and bool(marks.stale(own[near.best_ref]))),
-            "shipped": near.source,
-            "trial": near.best_ref,
+            "quarantined": marks.failures(near.group.key),
+            "stale": near.stale or (near.best.uid in own and bool(marks.stale(own[near.best.uid]))),
+            "shipped": near.group.source,
+            "trial": near.best.uid,
         }
         for near in nearest(wanted, groups, implied=left_out, limit=limit, program=program)
     ]

@@ -66,29 +66,20 @@ class Output:
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Output:
-        """What the options of :func:`row_options` or :func:`output_options` say."""
-        return cls(given["as_json"], given["as_csv"], given.get("sort"), given.get("columns"))
+        """What the options of :func:`row_options` say."""
+        return cls(given["as_json"], given["as_csv"], given["sort"], given["columns"])
 
     def __post_init__(self) -> None:
         if self.as_json and self.as_csv:
             raise InputError("--json and --csv exclude each other")
 
 
-def output_options(json_help: str = "Print JSON.") -> Callable[[F], F]:
-    """Add ``--json`` and ``--csv``."""
-
-    def add(command: F) -> F:
-        command = log_options(json_option(json_help)(command))
-        as_csv = click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for spreadsheets.")
-        return as_csv(command)
-
-    return add
-
-
 def row_options(command: F) -> F:
     """Add ``--sort``, ``--columns``, ``--json`` and ``--csv``, as the keywords of :class:`Output`."""
     for option in (
-        output_options(),
+        log_options,
+        json_option("Print JSON."),
+        click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for spreadsheets."),
         click.option(
             "--columns",
             metavar="NAME,...",
@@ -100,12 +91,10 @@ def row_options(command: F) -> F:
     return command
 
 
-def moved(ctx: click.Context, output: Output, said: str, counts: dict[str, Any]) -> None:
-    """Print how many records were moved: JSON or a row of CSV on standard output, else text on standard error."""
-    if output.as_json:
+def moved(ctx: click.Context, as_json: bool, said: str, counts: dict[str, Any]) -> None:
+    """Print how many records were moved: JSON on standard output, else text on standard error."""
+    if as_json:
         click.echo(json.dumps(counts, indent=2))
-    elif output.as_csv:
-        print_csv(list(counts), [counts])
     elif not is_quiet(ctx):
         click.echo(shown(said), err=True)
 

@@ -11,8 +11,6 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
-from mmsbgen.cli.printing.output_options import Output
-from mmsbgen.cli.shared.common import print_csv
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -46,20 +44,19 @@ def report(ctx: click.Context, run: Path, out: Path | None, graph: Path | None, 
     from mmsbgen.report import need_matplotlib
 
     need_matplotlib()
-    output = Output(as_json, as_csv=False)
     if run.is_file():
         from mmsbgen.report.factorisation_page import factorisation_page
 
         if graph is not None:
             raise InputError("--graph is for the folder of a detection: leave it out")
-        written(ctx, lambda: factorisation_page(run), out or run.with_name(f"{run.stem}-report"), output)
+        written(ctx, lambda: factorisation_page(run), out or run.with_name(f"{run.stem}-report"), as_json)
         return
     from mmsbgen.report.run.run_page import run_page
 
-    written(ctx, lambda: run_page(run, graph), out or run / "report", output)
+    written(ctx, lambda: run_page(run, graph), out or run / "report", as_json)
 
 
-def written(ctx: click.Context, make: Callable[[], HtmlPage], out: Path, output: Output) -> None:
+def written(ctx: click.Context, make: Callable[[], HtmlPage], out: Path, as_json: bool) -> None:
     """Make a page, write it and say where it is."""
     from mmsbgen.report.page import write
 
@@ -67,9 +64,7 @@ def written(ctx: click.Context, make: Callable[[], HtmlPage], out: Path, output:
         page = make()
     file = write(page, out)
     told = {"page": str(file), "pictures": [picture.name for picture in page.pictures]}
-    if output.as_json:
+    if as_json:
         click.echo(json.dumps(told, indent=2))
-    elif output.as_csv:
-        print_csv(list(told), [told])
     elif not is_quiet(ctx):
         click.echo(f"{file}, with {len(page.pictures)} pictures beside it")

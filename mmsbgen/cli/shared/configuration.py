@@ -23,15 +23,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 F = TypeVar("F", bound=Callable[..., Any])
 PREFIX = "MMSBGEN"
 #: Variables that belong to no option, and those that belong to options of several commands.
-VARIABLES = {
-    "MMSBGEN_CONFIG": "the configuration file",
-    "MMSBGEN_CONTRIBUTOR": "who tunes, kept with what is stored; without it nobody is named",
-    "MMSBGEN_DATABASE_URL": "the tuning database, a path or URL, for all commands",
-    "MMSBGEN_DEVICE": "the device, for all commands that compute on one",
-    "MMSBGEN_LOG": "least level of the log on standard error: debug, info, warning or error",
-    "MMSBGEN_LOG_FILE": "a file that the log is appended to",
-    "MMSBGEN_TOKEN": "the token of mmsbgen serve",
-}
+VARIABLES = ("CONFIG", "CONTRIBUTOR", "DATABASE_URL", "DEVICE", "LOG", "LOG_FILE", "TOKEN")
 #: Options that may be set once for all commands, by these keys at the top of the file and these variables.
 SHARED = {"device": "MMSBGEN_DEVICE", "database": "MMSBGEN_DATABASE_URL"}
 _META = "mmsbgen.settings"

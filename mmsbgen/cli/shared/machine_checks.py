@@ -317,7 +317,7 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.families import family
     from mmsbgen.kernels.record_key import device_record
-    from mmsbgen.kernels.runtime import look_up, why
+    from mmsbgen.kernels.runtime import look_up
     from mmsbgen.sampler.chain.chain_problem import problem_of_default_run
     from mmsbgen.tuner.run.changed_keys import Present
 
@@ -340,7 +340,7 @@ def _database(url: str | Path | None, spec: str | None) -> Iterator[Finding]:
             chosen = look_up(Index(store), info, kernels, name, problem)
             told = ", ".join(f"{count} {status}" for status, count in counts.most_common()) or "none"
             what = f"trials of {info.name} ({info.platform}): {told}"
-            what += f"; {name} of a default run has tier {chosen.tier} ({why(chosen)})"
+            what += f"; {name} of a default run has tier {chosen.tier} ({chosen.reason})"
             details = {"device": info.spec, "trials": dict(counts), "tier": chosen.tier}
             if counts["ok"]:
                 yield Finding("database", "ok", what, details=details)

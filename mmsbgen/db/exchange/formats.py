@@ -1,72 +1,20 @@
-"""Files of tuning records in all supported formats, and what is left out of them."""
+"""What files of tuning records have, and what is left out of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from mmsbgen.base.atomic_files import write_packed
-from mmsbgen.base.errors import InputError
-from mmsbgen.db.exchange import jsonl, kernel_tuner_cache
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.ranking import by_key, candidate, of_newest_programs, ranked
-from mmsbgen.db.records.tuning_records import QuarantineRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import TrialRecord
 
-FORMATS = ("jsonl", "cache")
-"""Our JSON lines, and kernel_tuner's cache files."""
 _ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
 """Addresses of Dask workers."""
 MOST_TIMES = 31
 """Maximum number of times that a trial of :func:`best` keeps."""
-
-_SUFFIXES = {".jsonl": "jsonl", ".json": "cache", ".csv": "csv", "": "jsonl"}
-
-
-def form_of(path: Path) -> str:
-    """The format that a name's suffix stands for, JSON lines without any; .gz is left out of account.
-
-    Raises ``InputError`` for another suffix.
-    """
-    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix not in _SUFFIXES:
-        raise InputError(f"{path} has the suffix {suffix}: write to .jsonl, .json or .csv, or give the --format")
-    return _SUFFIXES[suffix]
-
-
-def write(bundle: Bundle, path: Path, form: str = "jsonl") -> None:
-    """Write a file atomically in one of ``FORMATS``; gzip when the name ends in ``.gz``.
-
-    Raises ``InputError`` when it cannot be written or the format cannot hold the records.
-    """
-    if form == "jsonl":
-        jsonl.write(bundle, path)
-    else:
-        write_packed(path, kernel_tuner_cache.text_of(bundle))
-
-
-def chosen(
-    bundle: Bundle, *, kernel: str | None = None, device: str | None = None, problem: Mapping[str, Any] | None = None
-) -> Bundle:
-    """The trials and quarantined configurations that pass all filters, with the trials' runs and their roofs.
-
-    The filters are as :class:`mmsbgen.db.store.filters.TrialFilters` has them.
-    """
-
-    def wanted(record: Any) -> bool:
-        key = record.key
-        names = (key.kernel.name, f"{key.kernel.family}/{key.kernel.name}")
-        return (
-            (kernel is None or kernel in names)
-            and (device is None or key.device.matches(device))
-            and (problem or {}).items() <= key.problem.params.items()
-        )
-
-    if kernel is None and device is None and not problem:
-        return bundle
-    return _of_trials(bundle, [*filter(wanted, bundle.trials)], [*filter(wanted, bundle.quarantine)])
 
 
 def best(bundle: Bundle, most: int) -> Bundle:
@@ -81,7 +29,7 @@ def best(bundle: Bundle, most: int) -> Bundle:
         names = {found.config_digest for found in ranked(map(candidate, every))[:most]}
         last = {(t.run, t.config_digest): t for t in sorted(every, key=lambda t: t.round) if t.config_digest in names}
         kept += [replace(trial, times=_quantiles(trial.times)) for trial in last.values()]
-    return _of_trials(bundle, kept)
+    return bundle.of_trials(kept)
 
 
 def _quantiles(times: Sequence[float]) -> tuple[float, ...]:
@@ -90,13 +38,6 @@ def _quantiles(times: Sequence[float]) -> tuple[float, ...]:
         return tuple(times)
     ordered = sorted(times)
     return tuple(ordered[round(i * (len(ordered) - 1) / (MOST_TIMES - 1))] for i in range(MOST_TIMES))
-
-
-def _of_trials(bundle: Bundle, trials: list[TrialRecord], quarantine: Sequence[QuarantineRecord] = ()) -> Bundle:
-    """The trials with their runs, and these runs' roofs."""
-    used = {trial.run for trial in trials}
-    runs = [run for run in bundle.runs if run.uuid in used]
-    return Bundle(runs, [roof for roof in bundle.roofs if roof.run in used], trials, list(quarantine))
 
 
 def anonymous(bundle: Bundle) -> Bundle:

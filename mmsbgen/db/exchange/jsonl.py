@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_type_hints
 
 from mmsbgen.base.atomic_files import write_packed
 from mmsbgen.base.errors import InputError
@@ -20,14 +20,10 @@ from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.db.records.canonical_json import canonical_json
 from mmsbgen.db.records.tuning_records import (
-    DeviceRecord,
-    KernelRecord,
     Key,
-    ProblemRecord,
     QuarantineRecord,
     RoofRecord,
     RunRecord,
-    ToolchainRecord,
     TrialRecord,
 )
 
@@ -38,12 +34,7 @@ VERSION = 2
 MEMORY_SHARE = 40
 """JSON of many small values takes up to this many times its size while it is read."""
 
-_PARTS: dict[str, type[Any]] = {
-    "device": DeviceRecord,
-    "toolchain": ToolchainRecord,
-    "kernel": KernelRecord,
-    "problem": ProblemRecord,
-}
+_PARTS: dict[str, type[Any]] = get_type_hints(Key)
 
 
 @dataclass
@@ -54,6 +45,12 @@ class Bundle:
     roofs: list[RoofRecord] = field(default_factory=list)
     trials: list[TrialRecord] = field(default_factory=list)
     quarantine: list[QuarantineRecord] = field(default_factory=list)
+
+    def of_trials(self, trials: list[TrialRecord], quarantine: Sequence[QuarantineRecord] = ()) -> Bundle:
+        """These trials with their runs, and the runs' roofs."""
+        used = {trial.run for trial in trials}
+        runs = [run for run in self.runs if run.uuid in used]
+        return Bundle(runs, [roof for roof in self.roofs if roof.run in used], trials, list(quarantine))
 
 
 def lines(bundle: Bundle) -> Iterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from alembic import context
 
-from mmsbgen.db.store.schema import VERSION_TABLE, Base
+from mmsbgen.db.store.schema import METADATA, VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
+    target_metadata=METADATA,
     version_table=VERSION_TABLE,
     render_as_batch=True,
 )

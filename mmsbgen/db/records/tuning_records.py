@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from mmsbgen.db.records import record_checks
 from mmsbgen.db.records.canonical_json import digest, utc_now
+from mmsbgen.db.records.record_checks import CheckedRecord, one_of
 
 TRIAL_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_result", "timeout", "crashed")
 TRIAL_FIGURES = ("median_s", "spread_s", "gbps", "roof_fraction")
@@ -34,7 +34,7 @@ _SHORTEST_S = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceRecord:
+class DeviceRecord(CheckedRecord):
     """A device as one driver reports it.
 
     ``memory_bytes`` and ``extra`` are not part of its identity, because a CPU runtime reports the memory that the
@@ -54,11 +54,6 @@ class DeviceRecord:
     compute_units: int
     memory_bytes: int
     extra: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        record_checks.texts(self, "backend", "platform", "vendor", "name", "architecture", "driver", "kind")
-        record_checks.counts(self, "compute_units", "memory_bytes")
-        record_checks.mappings(self, "extra")
 
     @cached_property
     def identity(self) -> tuple[str | int, ...]:
@@ -92,15 +87,12 @@ class DeviceRecord:
 
 
 @dataclass(frozen=True)
-class ToolchainRecord:
+class ToolchainRecord(CheckedRecord):
     """A compiler, its version and the options common to all configurations."""
 
     compiler: str
     version: str
     options: str = ""
-
-    def __post_init__(self) -> None:
-        record_checks.texts(self, "compiler", "version", "options")
 
     @cached_property
     def key(self) -> str:
@@ -109,7 +101,7 @@ class ToolchainRecord:
 
 
 @dataclass(frozen=True)
-class KernelRecord:
+class KernelRecord(CheckedRecord):
     """A kernel of a family.
 
     ``template_digest`` is :data:`PROGRAM`.  Older records have the digest of the template's text, which never matches a
@@ -120,9 +112,6 @@ class KernelRecord:
     name: str
     template_digest: str
 
-    def __post_init__(self) -> None:
-        record_checks.texts(self, "family", "name", "template_digest")
-
     @cached_property
     def key(self) -> str:
         """Digest of all fields."""
@@ -130,15 +119,11 @@ class KernelRecord:
 
 
 @dataclass(frozen=True)
-class ProblemRecord:
+class ProblemRecord(CheckedRecord):
     """Parameters of a problem as the family declares them: numbers, texts and booleans by name."""
 
     family: str
     params: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        record_checks.texts(self, "family")
-        record_checks.mappings(self, "params")
 
     @cached_property
     def key(self) -> str:
@@ -168,7 +153,7 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecord:
+class RunRecord(CheckedRecord):
     """A tuning run: its search strategy, budget, host and versions."""
 
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -185,16 +170,12 @@ class RunRecord:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "uuid", uuid.UUID(self.uuid).hex)
-        record_checks.times(self, "started", "finished")
-        record_checks.texts(self, "strategy", "host")
-        record_checks.mappings(self, "budget", "versions", "extra")
-        record_checks.counts(self, "seed")
-        record_checks.one_of(self, "status", RUN_STATUSES)
+        super().__post_init__()
+        one_of(self, "status", RUN_STATUSES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoofRecord:
+class RoofRecord(CheckedRecord):
     """A memory rate measured on a device in a run: the roof of the roofline of its kernels."""
 
     run: str
@@ -207,11 +188,8 @@ class RoofRecord:
     measured_at: str = field(default_factory=utc_now)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "run", uuid.UUID(self.run).hex)
-        record_checks.one_of(self, "kind", ROOF_KINDS)
-        record_checks.counts(self, "row_bytes")
-        record_checks.rates(self, "gbps")
-        record_checks.times(self, "measured_at")
+        super().__post_init__()
+        one_of(self, "kind", ROOF_KINDS)
         if (self.kind == "gather") != (self.row_bytes is not None):
             raise ValueError("a gather roof has row_bytes, a copy roof has none")
 
@@ -234,7 +212,7 @@ def newest_rates(roofs: Iterable[RoofRecord]) -> tuple[dict[str, float], default
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialRecord:
+class TrialRecord(CheckedRecord):
     """One trial of a configuration: its outcome and all its timed repetitions.
 
     A new field is declared here and in the schema; rows, files, the service's answers and printed columns follow.
@@ -267,15 +245,9 @@ class TrialRecord:
     created_at: str = field(default_factory=utc_now)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "run", uuid.UUID(self.run).hex)
+        super().__post_init__()
         object.__setattr__(self, "times", tuple(float(t) for t in self.times))
-        record_checks.mappings(self, "config", "extra")
-        record_checks.texts(self, "message")
-        record_checks.one_of(self, "status", TRIAL_STATUSES)
-        record_checks.counts(self, "bytes_moved", "registers", "spill_bytes", "shared_bytes", "round")
-        record_checks.rates(self, "roof_gbps")
-        record_checks.amounts(self, "compile_s", "energy_j")
-        record_checks.times(self, "created_at")
+        one_of(self, "status", TRIAL_STATUSES)
         if any(not _SHORTEST_S <= t < 1e9 for t in self.times):
             raise ValueError(f"times must be positive seconds, got {list(self.times)}")
         if self.status == "ok" and not self.times:
@@ -329,7 +301,7 @@ class TrialRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuarantineRecord:
+class QuarantineRecord(CheckedRecord):
     """A configuration that was selected for a key and failed, or whose result was found wrong after its trial.
 
     It is not selected for that key again until a later trial of it with status 'ok' is stored for the same key.
@@ -348,10 +320,8 @@ class QuarantineRecord:
     created_at: str = field(default_factory=utc_now)
 
     def __post_init__(self) -> None:
-        record_checks.mappings(self, "config", "recorded", "extra")
-        record_checks.texts(self, "message")
-        record_checks.one_of(self, "status", FAILURES)
-        record_checks.times(self, "created_at")
+        super().__post_init__()
+        one_of(self, "status", FAILURES)
 
     @cached_property
     def config_digest(self) -> str:

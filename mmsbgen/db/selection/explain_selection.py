@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, Difference, differences, parts, problem_distance
-from mmsbgen.db.records.ranking import of_newest_programs
-from mmsbgen.db.records.tuning_records import PROGRAM, Key
+from mmsbgen.db.records.ranking import Candidate, of_newest_programs
+from mmsbgen.db.records.tuning_records import PROGRAM
 from mmsbgen.db.selection.index import Group, Program
 
 _DIGEST = "template digest"
@@ -30,20 +30,19 @@ _OTHER_TYPE = 50.0
 class NearRecord:
     """The trials of one recorded key, and its differences from the wanted key."""
 
-    key: Key
-    source: str
-    """Name of the shipped file with the records; empty for the user's own."""
+    group: Group
+    best: Candidate
+    """The best trial."""
     configurations: int
     """Number of configurations that worked."""
-    best_ref: str
-    """``uid`` of the best trial."""
-    best_config: dict[str, Any]
-    best_s: float
     differences: tuple[Difference, ...]
     template_digest: str
     """Template digest of the best trial's program."""
-    stale: bool
-    """Whether that digest differs from the wanted one, so that the record is never used."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether that digest differs from the wanted one, so that the record is never used."""
+        return any(found.part == _DIGEST for found in self.differences)
 
 
 def nearest(
@@ -69,25 +68,12 @@ def nearest(
     for group in groups:
         newest = of_newest_programs(group.candidates)
         best, there, asked = newest[0], left_out | parts(group.key), left_out | dict(wanted)
-        config = json.loads(best.config_json)
         there[_DIGEST] = best.program or there[_DIGEST]
         if program is not None and asked.get(_DIGEST) == PROGRAM:
-            asked[_DIGEST] = program(group.key, config)
+            asked[_DIGEST] = program(group.key, json.loads(best.config_json))
         differing = differences(asked, {name: there[name] for name in there if name in asked})
-        weight = _weight(differing)
-        stale = any(d.part == _DIGEST for d in differing)
-        record = NearRecord(
-            key=group.key,
-            source=group.source,
-            configurations=len(newest),
-            best_ref=best.uid,
-            best_config=config,
-            best_s=best.median_s,
-            differences=tuple(differing),
-            template_digest=str(there[_DIGEST]),
-            stale=stale,
-        )
-        found.append((weight, group.shipped, best.median_s, record))
+        record = NearRecord(group, best, len(newest), tuple(differing), str(there[_DIGEST]))
+        found.append((_weight(differing), group.shipped, best.median_s, record))
     found.sort(key=lambda entry: entry[:3])
     return [record for *_, record in found[:limit]]
 

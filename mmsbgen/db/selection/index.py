@@ -16,9 +16,9 @@ from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
-from mmsbgen.db.records.ranking import Candidate, candidate, of_newest_programs, ranked
+from mmsbgen.db.records.ranking import Candidate, candidate, ranked
 from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, TrialRecord
-from mmsbgen.db.selection.transfer import Carry, Group, Loss, Near, TransferChoice, loss_of, ordered, unchanged
+from mmsbgen.db.selection.transfer import Carry, Group, Near, TransferChoice, ordered, unchanged
 
 if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import Store
@@ -30,8 +30,6 @@ SHIPPED = Path(__file__).parents[1] / "shipped"
 """Folder of the records that come with the package."""
 
 _Kernel = tuple[str, str]
-_FOLDS, _MOST = 24, 40
-"""Maximum numbers of problems and of configurations for estimating losses, to bound the time at start-up."""
 _CHANGED = 64
 """After this many records of an option with changed programs, runs with such a record are not rendered further.
 
@@ -55,15 +53,6 @@ class Selection:
     """``uid`` of the trial that the configuration comes from; None for the default."""
     expected_s: float | None = None
     """Median time of that trial, seconds, on its own device and problem."""
-    loss: Loss | None = None
-    """Loss of selections of this tier, estimated from the records; None for an exact one and if unknown."""
-
-    @property
-    def outlook(self) -> str:
-        """The expected loss in words; empty for an exact record."""
-        if self.tier == "exact":
-            return ""
-        return str(self.loss) if self.loss else "expected loss not known: no records to measure it by"
 
 
 class _Option(NamedTuple):
@@ -105,7 +94,6 @@ class Index:
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
         self._plans: dict[tuple[str, _Measure], _Plan] = {}
         self._orders: dict[tuple[str, _Measure, int], list[TransferChoice]] = {}
-        self._losses: dict[tuple[Any, ...], Loss | None] = {}
         self._programs: dict[tuple[Key, str], str] = {}
 
     @classmethod
@@ -181,8 +169,7 @@ class Index:
                 else:
                     notes = "; carried over to this problem's sizes" if carried else ""
                     notes += _notes(refused, barred, 0 if tier == "exact" else stale + changed)
-                    loss = None if tier == "exact" else self.loss(key, tier, measure, carry)
-                    return Selection(dict(config), tier, reason + notes, found.uid, found.median_s, loss)
+                    return Selection(dict(config), tier, reason + notes, found.uid, found.median_s)
             stale += changed
         reason = "no record for this kernel on this device, its architecture or its vendor"
         if plan.options:
@@ -203,31 +190,6 @@ class Index:
             self._programs[asked] = program(key, json.loads(found.config_json))
         return not found.program or found.program != self._programs[asked]
 
-    def loss(self, key: Key, tier: str, measure: _Measure, carry: Carry) -> Loss | None:
-        """The loss of selections of ``tier``, estimated from the records of a key's kernel.
-
-        For 'problem' only the records of the key's device count.  Programs are not checked for changes, as rendering
-        all of them would take seconds.
-        """
-        asked = (key.kernel, tier, key.device.key if tier == "problem" else "", measure)
-        if asked not in self._losses:
-            groups = [
-                group._replace(candidates=of_newest_programs(group.candidates))
-                for group in self.groups(key)
-                if group.key.kernel == key.kernel
-            ]
-            folds = []
-            for target in groups:
-                if tier == "problem" and target.key.device.key != key.device.key:
-                    continue
-                rest = [group for group in groups if group.key != target.key]
-                options = _plan(target.key, rest, measure).options
-                near = next((option.near for option in options if option.tier == tier), None)
-                if near is not None:
-                    folds.append((target, [_shortened(one) for one in near]))
-            self._losses[asked] = loss_of(folds[:_FOLDS], carry)
-        return self._losses[asked]
-
     def quarantined(
         self, key: Key, config: Mapping[str, Any], program: Program | None = None
     ) -> QuarantineRecord | None:
@@ -237,7 +199,7 @@ class Index:
         """
         kernel = (key.kernel.family, key.kernel.name)
         if kernel not in self._barred:
-            found = self._store.quarantined(family=kernel[0], kernel=kernel[1]) if self._store is not None else []
+            found = self._store.quarantined("/".join(kernel)) if self._store is not None else []
             self._barred[kernel] = {(failure.key.key, failure.config_digest): failure for failure in found}
         failure = self._barred[kernel].get((key.key, digest(config))) if self._barred[kernel] else None
         if failure is None or program is None or not failure.program:
@@ -354,10 +316,6 @@ def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
     for _, together, near, option in sorted(ranked_groups, key=lambda entry: entry[0]):
         options.setdefault(together, option).near.append(near)
     return _Plan(list(options.values()), stale)
-
-
-def _shortened(near: Near) -> Near:
-    return near._replace(group=near.group._replace(candidates=near.group.candidates[:_MOST]))
 
 
 def _tier(key: Key, there: Key, distance: float) -> str:

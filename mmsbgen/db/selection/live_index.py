@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.db.selection.index import SHIPPED, Group, Index, Selection
-from mmsbgen.db.store.schema import KernelRow, QuarantineRow, TrialRow
+from mmsbgen.db.store.schema import KERNELS, QUARANTINE, TRIALS
 from mmsbgen.db.store.tuning_store import Store
 
 _MOST_PLANS = 1024
@@ -31,11 +31,6 @@ class LiveIndex(Index):
         super().__init__(store, shipped=shipped)
         self._live = store
         self._seen: Marks = {}
-
-    @property
-    def kernels(self) -> tuple[KernelName, ...]:
-        """The kernels whose records have been read."""
-        return tuple(self._groups)
 
     def groups(self, key: Key) -> list[Group]:
         """As :meth:`Index.groups`, for devices of any kind."""
@@ -63,8 +58,8 @@ class LiveIndex(Index):
             self._groups.pop(kernel)
             self._barred.pop(kernel, None)
         if changed:
-            for kept in (self._plans, self._orders, self._losses):
-                kept.clear()
+            self._plans.clear()
+            self._orders.clear()
         return changed
 
     def _marks(self) -> Marks:
@@ -72,13 +67,13 @@ class LiveIndex(Index):
 
         def work(connection: Connection) -> Marks:
             found: Marks = {}
-            for table in (TrialRow, QuarantineRow):
+            for table in (TRIALS, QUARANTINE):
                 # A kernel has a row for each template digest.
-                counted = select(table.kernel_id, func.count().label("number"), func.max(table.id).label("last"))
-                each = counted.group_by(table.kernel_id).subquery()
-                query = select(KernelRow.family, KernelRow.name, each.c.number, each.c.last)
+                counted = select(table.c.kernel_id, func.count().label("number"), func.max(table.c.id).label("last"))
+                each = counted.group_by(table.c.kernel_id).subquery()
+                query = select(KERNELS.c.family, KERNELS.c.name, each.c.number, each.c.last)
                 for *kernel, number, last in connection.execute(
-                    query.join(each, each.c.kernel_id == KernelRow.id).order_by(KernelRow.id)
+                    query.join(each, each.c.kernel_id == KERNELS.c.id).order_by(KERNELS.c.id)
                 ):
                     found.setdefault((kernel[0], kernel[1]), []).append((number, last))
             return found

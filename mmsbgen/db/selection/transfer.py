@@ -1,4 +1,4 @@
-"""Ranks configurations of near problems for a problem that was not tuned, and estimates the loss.
+"""Ranks configurations of near problems for a problem that was not tuned.
 
 The score of a configuration is its slowdown against the best one at each near problem, weighted by nearness.  So a
 configuration that is good at several problems precedes one that is the best at a single one.  ``REACH`` and ``UNTRIED``
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mmsbgen.db.records.canonical_json import canonical_json
@@ -60,32 +58,6 @@ class TransferChoice(NamedTuple):
     found: Candidate
     key: Key
     carried: bool
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Leave-one-out losses of a kind of selection, as fractions of speed; 0 is the best configuration.
-
-    Each recorded problem is left out in turn, and its configuration selected from the others' records.
-    """
-
-    losses: tuple[float, ...]
-    untried: int
-    """Number of problems at which the selected configuration was not tried.  The next one that was tried is used
-    instead; without one the problem is not in ``losses``."""
-
-    @property
-    def median(self) -> float:
-        """Median of the losses."""
-        return statistics.median(self.losses)
-
-    def __str__(self) -> str:
-        text = f"expected loss {self.median:.0%}, at most {max(self.losses):.0%} so far"
-        text += f" (by {len(self.losses)} recorded problems left out in turn"
-        if self.untried:
-            times = "once" if self.untried == 1 else f"{self.untried} times"
-            text += f"; {times} the choice had not been tried there, and the next stood for it"
-        return text + ")"
 
 
 def unchanged(config: Config, before: Mapping[str, Any], after: Mapping[str, Any]) -> Config:
@@ -145,19 +117,3 @@ def _slowdowns(group: Group, params: Mapping[str, Any], carry: Carry) -> dict[st
         choice = TransferChoice(after, one, group.key, after != before)
         found.setdefault(canonical_json(after), ([], math.log(so_far / best)))[0].append(choice)
     return found
-
-
-def loss_of(folds: Iterable[tuple[Group, Sequence[Near]]], carry: Carry) -> Loss | None:
-    """The loss over ``folds``, each of a left-out group and the near groups for it, nearest first.
-
-    None if none of the selectable configurations was tried at any left-out problem.
-    """
-    losses, untried = [], 0
-    for group, near in folds:
-        times = {canonical_json(json.loads(c.config_json)): c.median_s for c in reversed(group.candidates)}
-        order = [canonical_json(choice.config) for choice in ordered(near, group.key.problem.params, carry)]
-        tried = next((place for place, text in enumerate(order) if text in times), None)
-        untried += tried != 0
-        if tried is not None:
-            losses.append(max(0.0, 1 - group.candidates[0].median_s / times[order[tried]]))
-    return Loss(tuple(losses), untried) if losses else None

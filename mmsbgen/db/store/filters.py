@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, Table, select
 
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.schema import DeviceRow, KernelRow, ProblemRow, RunRow, ToolchainRow, TrialRow
+from mmsbgen.db.store.schema import DEVICES, PARTS, PROBLEMS, RUNS, TRIALS
 
 
 def of_key(query: Select[Any], key: Key) -> Select[Any]:
     """Restricts a query of trials to exactly this key."""
-    for column, table, part in (
-        (TrialRow.device_id, DeviceRow, key.device),
-        (TrialRow.toolchain_id, ToolchainRow, key.toolchain),
-        (TrialRow.kernel_id, KernelRow, key.kernel),
-        (TrialRow.problem_id, ProblemRow, key.problem),
-    ):
-        query = query.where(column == select(table.id).where(table.key == part.key).scalar_subquery())
+    for name, table in PARTS.items():
+        wanted = select(table.c.id).where(table.c.key == getattr(key, name).key).scalar_subquery()
+        query = query.where(TRIALS.c[f"{name}_id"] == wanted)
     return query
 
 
@@ -39,20 +35,18 @@ class TrialFilters(TypedDict, total=False):
     run: str | None
 
 
-def of_parts(query: Select[Any], connection: Connection, filters: TrialFilters) -> Select[Any]:
-    """Restricts a query of trials."""
+def of_parts(query: Select[Any], connection: Connection, filters: TrialFilters, table: Table = TRIALS) -> Select[Any]:
+    """Restricts a query of trials, or of what is in quarantine, which has neither status nor run."""
     if (kernel := filters.get("kernel")) is not None:
-        family, _, name = kernel.rpartition("/")
-        kernels = select(KernelRow.id).where(KernelRow.name == name)
-        query = query.where(TrialRow.kernel_id.in_(kernels.where(KernelRow.family == family) if family else kernels))
+        query = query.where(table.c.kernel_id.in_(record_rows.kernels_named(kernel)))
     if (device := filters.get("device")) is not None:
-        devices = [i for i, d in record_rows.read_parts(connection, DeviceRow) if d.matches(device)]
-        query = query.where(TrialRow.device_id.in_(devices))
+        devices = [i for i, d in record_rows.read_parts(connection, DEVICES) if d.matches(device)]
+        query = query.where(table.c.device_id.in_(devices))
     if problem := filters.get("problem"):
-        problems = [i for i, p in record_rows.read_parts(connection, ProblemRow) if problem.items() <= p.params.items()]
-        query = query.where(TrialRow.problem_id.in_(problems))
+        problems = [i for i, p in record_rows.read_parts(connection, PROBLEMS) if problem.items() <= p.params.items()]
+        query = query.where(table.c.problem_id.in_(problems))
     if (status := filters.get("status")) is not None:
-        query = query.where(TrialRow.status != "ok" if status == "failed" else TrialRow.status == status)
+        query = query.where(TRIALS.c.status != "ok" if status == "failed" else TRIALS.c.status == status)
     if (run := filters.get("run")) is not None:
-        query = query.where(TrialRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
+        query = query.where(TRIALS.c.run_id.in_(record_rows.ids_of(connection, RUNS, "uuid", [run]).values()))
     return query

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, inspect, text
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.store.connect import Database
-from mmsbgen.db.store.schema import REVISION, VERSION_TABLE, Base
+from mmsbgen.db.store.schema import METADATA, REVISION, VERSION_TABLE
 from mmsbgen.db.store.store_errors import StoreError, explained
 
 LOCK_TIMEOUT_S = 120.0
@@ -56,7 +56,7 @@ def _revision(connection: Connection, location: str) -> str | None:
         raise InputError(
             f"the database {location} has schema {found}, this version of mmsbgen needs {REVISION}: {remedy}"
         )
-    foreign = tables if connection.dialect.name == "sqlite" else tables & set(Base.metadata.tables)
+    foreign = tables if connection.dialect.name == "sqlite" else tables & set(METADATA.tables)
     if foreign:
         raise InputError(
             f"the database {location} holds tables of another program ({', '.join(sorted(foreign)[:3])}); "

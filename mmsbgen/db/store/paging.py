@@ -1,58 +1,50 @@
-"""Pages of trials and runs, newest first, by keyset pagination."""
+"""Pages of trials, newest first, by keyset pagination."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, Unpack
+from collections.abc import Mapping
+from typing import NamedTuple, Unpack
 
-from sqlalchemy import Connection, Row, Select, func, select, tuple_
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import Connection, func, select, tuple_
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord, TrialRecord
 from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.filters import TrialFilters, of_parts
-from mmsbgen.db.store.schema import DeviceRow, RunRow, TrialRow
+from mmsbgen.db.store.schema import DEVICES, RUNS, TRIALS
 from mmsbgen.db.store.tuning_store import Store
 
 CURSOR = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{15}Z~[0-9]{1,18}$"
 """Pattern of a cursor: timestamp and id of the last row of a page."""
 
-T = TypeVar("T")
 
+class TrialsPage(NamedTuple):
+    """The trials of a page, and the cursor of the next page, None on the last one."""
 
-class Page(NamedTuple, Generic[T]):
-    """The records of a page, and the cursor of the next page, None on the last one."""
-
-    records: list[T]
+    records: list[TrialRecord]
     cursor: str | None
 
 
-def trials(
-    store: Store, *, limit: int, cursor: str | None = None, **filters: Unpack[TrialFilters]
-) -> Page[TrialRecord]:
+def trials(store: Store, *, limit: int, cursor: str | None = None, **filters: Unpack[TrialFilters]) -> TrialsPage:
     """A page of the trials that pass all filters, newest first.
 
     Raises ``InputError`` for a malformed cursor.
     """
+    place = (TRIALS.c.created_at, TRIALS.c.id)
 
-    def work(connection: Connection) -> Page[TrialRecord]:
+    def work(connection: Connection) -> TrialsPage:
         parts = record_rows.Parts(connection)
-        query = record_rows.select_trials().add_columns(TrialRow.id)
+        query = record_rows.select_trials().add_columns(TRIALS.c.id)
         query = of_parts(query, connection, filters)
-        found, last = _page(connection, query, limit, cursor, TrialRow.created_at, TrialRow.id)
-        return Page([record_rows.trial_record(row, parts) for row in found], last)
-
-    return store.database.read(work)
-
-
-def runs(store: Store, *, limit: int, cursor: str | None = None) -> Page[RunRecord]:
-    """A page of the tuning runs, newest first; raises as :func:`trials`."""
-
-    def work(connection: Connection) -> Page[RunRecord]:
-        found, last = _page(connection, select(RunRow.__table__), limit, cursor, RunRow.started, RunRow.id)
-        return Page([record_rows.run_record(row) for row in found], last)
+        if cursor is not None:
+            if not re.fullmatch(CURSOR, cursor):
+                raise InputError(f"the cursor {cursor!r} is none: take the one that the page before gave")
+            when, _, row_id = cursor.partition("~")
+            query = query.where(tuple_(*place) < tuple_(when, int(row_id)))
+        found = connection.execute(query.order_by(*(column.desc() for column in place)).limit(limit + 1)).all()
+        last = f"{found[limit - 1].created_at}~{found[limit - 1].id}" if len(found) > limit else None
+        return TrialsPage([record_rows.trial_record(row, parts) for row in found[:limit]], last)
 
     return store.database.read(work)
 
@@ -61,7 +53,7 @@ def trial(store: Store, uid: str) -> TrialRecord | None:
     """The trial with this uid, or None."""
 
     def work(connection: Connection) -> TrialRecord | None:
-        row = connection.execute(record_rows.select_trials().where(TrialRow.uid == uid)).first()
+        row = connection.execute(record_rows.select_trials().where(TRIALS.c.uid == uid)).first()
         return None if row is None else record_rows.trial_record(row, record_rows.Parts(connection))
 
     return store.database.read(work)
@@ -77,7 +69,7 @@ def run_named(store: Store, text: str, others: Mapping[str, RunRecord] | None = 
         raise InputError(f"{text!r} names no tuning run: give the first 8 digits of its name or more")
 
     def work(connection: Connection) -> list[RunRecord]:
-        query = select(RunRow.__table__).where(RunRow.uuid.startswith(digits)).order_by(RunRow.started.desc()).limit(10)
+        query = select(RUNS).where(RUNS.c.uuid.startswith(digits)).order_by(RUNS.c.started.desc()).limit(10)
         return [record_rows.run_record(row) for row in connection.execute(query)]
 
     found = {run.uuid: run for run in (others or {}).values() if run.uuid.startswith(digits)}
@@ -93,27 +85,8 @@ def count_by_device(store: Store) -> list[tuple[DeviceRecord, int]]:
     """All devices, each with the number of its trials."""
 
     def work(connection: Connection) -> list[tuple[DeviceRecord, int]]:
-        query = select(TrialRow.device_id, func.count()).group_by(TrialRow.device_id)
+        query = select(TRIALS.c.device_id, func.count()).group_by(TRIALS.c.device_id)
         counts: dict[int, int] = {device: count for device, count in connection.execute(query)}
-        return [(device, counts.get(row_id, 0)) for row_id, device in record_rows.read_parts(connection, DeviceRow)]
+        return [(device, counts.get(row_id, 0)) for row_id, device in record_rows.read_parts(connection, DEVICES)]
 
     return store.database.read(work)
-
-
-def _page(
-    connection: Connection,
-    query: Select[Any],
-    limit: int,
-    cursor: str | None,
-    moment: InstrumentedAttribute[str],
-    number: InstrumentedAttribute[int],
-) -> tuple[Sequence[Row[Any]], str | None]:
-    """The rows of a page, the newest by ``moment`` and ``number`` first, and the cursor of the next."""
-    if cursor is not None:
-        if not re.fullmatch(CURSOR, cursor):
-            raise InputError(f"the cursor {cursor!r} is none: take the one that the page before gave")
-        when, _, row_id = cursor.partition("~")
-        query = query.where(tuple_(moment, number) < tuple_(when, int(row_id)))
-    found = connection.execute(query.order_by(moment.desc(), number.desc()).limit(limit + 1)).all()
-    last = found[limit - 1]._mapping if len(found) > limit else None
-    return found[:limit], None if last is None else f"{last[moment.key]}~{last[number.key]}"

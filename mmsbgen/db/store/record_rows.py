@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_type_hints
 
-from sqlalchemy import Connection, Row, Select, Text, func, select, type_coerce
+from sqlalchemy import Connection, Row, Select, Table, Text, func, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mmsbgen.base.errors import InputError
@@ -16,33 +16,15 @@ from mmsbgen.db.records.ranking import Candidate
 from mmsbgen.db.records.tuning_records import (
     TRIAL_FIGURES,
     DeviceRecord,
-    KernelRecord,
     Key,
-    ProblemRecord,
     QuarantineRecord,
     RoofRecord,
     RunRecord,
-    ToolchainRecord,
     TrialRecord,
 )
-from mmsbgen.db.store.schema import (
-    Base,
-    DeviceRow,
-    KernelRow,
-    ProblemRow,
-    QuarantineRow,
-    RoofRow,
-    RunRow,
-    ToolchainRow,
-    TrialRow,
-)
+from mmsbgen.db.store.schema import DEVICES, KERNELS, PARTS, QUARANTINE, ROOFS, RUNS, TRIALS
 
-type_of_part: dict[type[Base], type[Any]] = {
-    DeviceRow: DeviceRecord,
-    ToolchainRow: ToolchainRecord,
-    KernelRow: KernelRecord,
-    ProblemRow: ProblemRecord,
-}
+type_of_part: dict[Table, type[Any]] = {PARTS[name]: kind for name, kind in get_type_hints(Key).items()}
 _CHUNK = 500
 
 
@@ -51,31 +33,31 @@ def plain(record: object, *leave_out: str) -> dict[str, Any]:
     return {f.name: getattr(record, f.name) for f in fields(record) if f.name not in leave_out}  # type: ignore[arg-type]
 
 
-def insert_new(connection: Connection, table: type[Base], unique: str, rows: list[dict[str, Any]]) -> int:
+def insert_new(connection: Connection, table: Table, unique: str, rows: list[dict[str, Any]]) -> int:
     """Insert the rows whose value of ``unique`` is not in the table yet; return their number."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = insert(table).on_conflict_do_nothing(index_elements=[unique]).returning(getattr(table, unique))
+    statement = insert(table).on_conflict_do_nothing(index_elements=[unique]).returning(table.c[unique])
     if len(rows) <= _CHUNK:
         return sum(len(connection.execute(statement, part).all()) for part in _chunks(rows))
     new = 0
-    with stage(f"storing {table.__tablename__}", len(rows), table.__tablename__) as told:
+    with stage(f"storing {table.name}", len(rows), table.name) as told:
         for part in _chunks(rows):
             new += len(connection.execute(statement, part).all())
             told.tell(told.done + len(part))
     return new
 
 
-def ids_of(connection: Connection, table: type[Base], unique: str, values: Iterable[str]) -> dict[str, int]:
+def ids_of(connection: Connection, table: Table, unique: str, values: Iterable[str]) -> dict[str, int]:
     """The row ids of those ``values`` that are in the ``unique`` column of ``table``, by value."""
-    column = getattr(table, unique)
+    column = table.c[unique]
     found: dict[str, int] = {}
     for part in _chunks(sorted(set(values))):
-        query = select(column, table.id).where(column.in_(part))  # type: ignore[attr-defined]
+        query = select(column, table.c.id).where(column.in_(part))
         found.update({value: row_id for value, row_id in connection.execute(query)})
     return found
 
 
-def part_ids(connection: Connection, table: type[Base], records: Iterable[Any]) -> dict[str, int]:
+def part_ids(connection: Connection, table: Table, records: Iterable[Any]) -> dict[str, int]:
     """Row ids of devices, toolchains, kernels or problems by key; missing rows are inserted."""
     by_key = {record.key: record for record in records}
     found = ids_of(connection, table, "key", by_key)
@@ -88,7 +70,7 @@ def part_ids(connection: Connection, table: type[Base], records: Iterable[Any]) 
 def run_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
     """Row ids of runs by uuid; raises ``InputError`` for a run that is not stored."""
     wanted = set(uuids)
-    found = ids_of(connection, RunRow, "uuid", wanted)
+    found = ids_of(connection, RUNS, "uuid", wanted)
     for missing in sorted(wanted - found.keys()):
         raise InputError(f"the tuning run {missing} is not in the database: begin it first")
     return found
@@ -97,7 +79,7 @@ def run_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
 def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
     """Insert new trials and the rows that they refer to; return the number of trials inserted."""
     new = {trial.uid: trial for trial in trials}
-    for known in ids_of(connection, TrialRow, "uid", new):
+    for known in ids_of(connection, TRIALS, "uid", new):
         del new[known]
     runs = run_ids(connection, (t.run for t in new.values()))
     keys = _key_ids(connection, [t.key for t in new.values()])
@@ -111,7 +93,7 @@ def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
         }
         for t in new.values()
     ]
-    return insert_new(connection, TrialRow, "uid", rows)
+    return insert_new(connection, TRIALS, "uid", rows)
 
 
 def insert_quarantined(connection: Connection, failures: Iterable[QuarantineRecord]) -> int:
@@ -120,28 +102,20 @@ def insert_quarantined(connection: Connection, failures: Iterable[QuarantineReco
     keys = _key_ids(connection, [f.key for f in new.values()])
     digests = ("config_digest", "recorded_digest", "uid")
     rows = [{**plain(f, "key"), **keys(f.key), **{name: getattr(f, name) for name in digests}} for f in new.values()]
-    return insert_new(connection, QuarantineRow, "uid", rows)
+    return insert_new(connection, QUARANTINE, "uid", rows)
 
 
 def _key_ids(connection: Connection, keys: list[Key]) -> Callable[[Key], dict[str, int]]:
     """A function that returns the id columns of a key; missing parts of ``keys`` are inserted."""
-    devices = part_ids(connection, DeviceRow, (k.device for k in keys))
-    toolchains = part_ids(connection, ToolchainRow, (k.toolchain for k in keys))
-    kernels = part_ids(connection, KernelRow, (k.kernel for k in keys))
-    problems = part_ids(connection, ProblemRow, (k.problem for k in keys))
-    return lambda key: {
-        "device_id": devices[key.device.key],
-        "toolchain_id": toolchains[key.toolchain.key],
-        "kernel_id": kernels[key.kernel.key],
-        "problem_id": problems[key.problem.key],
-    }
+    ids = {name: part_ids(connection, table, (getattr(k, name) for k in keys)) for name, table in PARTS.items()}
+    return lambda key: {f"{name}_id": found[getattr(key, name).key] for name, found in ids.items()}
 
 
 def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
     """Insert new roofs; return their number."""
     roofs = list(roofs)
     runs = run_ids(connection, (r.run for r in roofs))
-    devices = part_ids(connection, DeviceRow, (r.device for r in roofs))
+    devices = part_ids(connection, DEVICES, (r.device for r in roofs))
     rows = [
         {
             **plain(r, "run", "device"),
@@ -151,7 +125,7 @@ def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
         }
         for r in roofs
     ]
-    return insert_new(connection, RoofRow, "uid", rows)
+    return insert_new(connection, ROOFS, "uid", rows)
 
 
 class Parts:
@@ -159,25 +133,18 @@ class Parts:
 
     def __init__(self, connection: Connection) -> None:
         self._parts = {table: dict(read_parts(connection, table)) for table in type_of_part}
-        self.runs: dict[int, str] = {row_id: run for row_id, run in connection.execute(select(RunRow.id, RunRow.uuid))}
-        self._keys: dict[tuple[int, int, int, int], Key] = {}
+        self.runs: dict[int, str] = {row_id: run for row_id, run in connection.execute(select(RUNS.c.id, RUNS.c.uuid))}
+        self._keys: dict[tuple[int, ...], Key] = {}
 
     def device(self, row_id: int) -> DeviceRecord:
         """The device with this row id."""
-        device: DeviceRecord = self._parts[DeviceRow][row_id]
+        device: DeviceRecord = self._parts[DEVICES][row_id]
         return device
 
-    def key(self, device: int, toolchain: int, kernel: int, problem: int) -> Key:
-        """The key with these row ids; the same object for the same ids."""
-        ids = (device, toolchain, kernel, problem)
+    def key(self, *ids: int) -> Key:
+        """The key whose parts have these row ids, in the order of ``PARTS``; the same object for the same ids."""
         if ids not in self._keys:
-            parts = self._parts
-            self._keys[ids] = Key(
-                parts[DeviceRow][device],
-                parts[ToolchainRow][toolchain],
-                parts[KernelRow][kernel],
-                parts[ProblemRow][problem],
-            )
+            self._keys[ids] = Key(*(self._parts[table][id] for table, id in zip(PARTS.values(), ids, strict=True)))
         return self._keys[ids]
 
     def candidate(self, uid: str, run: int, round_: int, median_s: float, *texts: str) -> Candidate:
@@ -187,9 +154,9 @@ class Parts:
         return Candidate(uid, self.runs[run], round_, median_s, config_digest, config, created_at, program)
 
 
-def read_parts(connection: Connection, table: type[Base]) -> Iterator[tuple[int, Any]]:
+def read_parts(connection: Connection, table: Table) -> Iterator[tuple[int, Any]]:
     """Yields the row id and record of every row of devices, toolchains, kernels or problems."""
-    for row in connection.execute(select(table.__table__)):
+    for row in connection.execute(select(table)):
         values = dict(row._mapping)
         row_id = values.pop("id")
         del values["key"]
@@ -197,46 +164,40 @@ def read_parts(connection: Connection, table: type[Base]) -> Iterator[tuple[int,
 
 
 _TRIAL_FIELDS = [f.name for f in fields(TrialRecord) if f.name not in ("run", "key")]
-KEY_COLUMNS = (TrialRow.device_id, TrialRow.toolchain_id, TrialRow.kernel_id, TrialRow.problem_id)
+KEY_COLUMNS = [TRIALS.c[f"{name}_id"] for name in PARTS]
 """The columns that :meth:`Parts.key` needs."""
 CANDIDATE_COLUMNS = (
-    *(TrialRow.uid, TrialRow.run_id, TrialRow.round, TrialRow.median_s, TrialRow.config_digest),
-    *(type_coerce(TrialRow.config, Text), TrialRow.created_at, type_coerce(TrialRow.extra, Text)),
+    *(TRIALS.c.uid, TRIALS.c.run_id, TRIALS.c.round, TRIALS.c.median_s, TRIALS.c.config_digest),
+    *(type_coerce(TRIALS.c.config, Text), TRIALS.c.created_at, type_coerce(TRIALS.c.extra, Text)),
 )
 """The columns that :meth:`Parts.candidate` needs."""
 
 
 def select_trials() -> Select[Any]:
     """A query of the columns that :func:`trial_record` needs."""
-    return select(TrialRow.run_id, *KEY_COLUMNS, *(getattr(TrialRow, name) for name in _TRIAL_FIELDS))
+    return select(TRIALS.c.run_id, *KEY_COLUMNS, *(TRIALS.c[name] for name in _TRIAL_FIELDS))
 
 
 def trial_record(row: Row[Any], parts: Parts) -> TrialRecord:
     """The trial in a row of :func:`select_trials`."""
-    run_id, device, toolchain, kernel, problem, *values = tuple(row)
-    key = parts.key(device, toolchain, kernel, problem)
+    run_id, *values = tuple(row)
+    key, values = parts.key(*values[: len(PARTS)]), values[len(PARTS) :]
     # Additional columns of a query come last.
     return TrialRecord(run=parts.runs[run_id], key=key, **dict(zip(_TRIAL_FIELDS, values, strict=False)))
 
 
 _QUARANTINE_FIELDS = [f.name for f in fields(QuarantineRecord) if f.name != "key"]
-QUARANTINE_KEY = (
-    QuarantineRow.device_id,
-    QuarantineRow.toolchain_id,
-    QuarantineRow.kernel_id,
-    QuarantineRow.problem_id,
-)
 
 
 def select_quarantined() -> Select[Any]:
     """A query of the columns that :func:`quarantine_record` needs."""
-    return select(*QUARANTINE_KEY, *(getattr(QuarantineRow, name) for name in _QUARANTINE_FIELDS))
+    return select(*(QUARANTINE.c[f"{name}_id"] for name in PARTS), *(QUARANTINE.c[name] for name in _QUARANTINE_FIELDS))
 
 
 def quarantine_record(row: Row[Any], parts: Parts) -> QuarantineRecord:
     """The failure in a row of :func:`select_quarantined`."""
-    device, toolchain, kernel, problem, *values = tuple(row)
-    key = parts.key(device, toolchain, kernel, problem)
+    values = tuple(row)
+    key, values = parts.key(*values[: len(PARTS)]), values[len(PARTS) :]
     return QuarantineRecord(key=key, **dict(zip(_QUARANTINE_FIELDS, values, strict=True)))
 
 
@@ -257,34 +218,34 @@ def _chunks(items: list[Any]) -> Iterator[list[Any]]:
         yield items[start : start + _CHUNK]
 
 
-def active(
-    connection: Connection, parts: Parts, *, family: str | None = None, kernel: str | None = None
-) -> list[QuarantineRecord]:
+def kernels_named(text: str) -> Select[Any]:
+    """A query of the row ids of a kernel, as NAME or FAMILY/NAME."""
+    family, _, name = text.rpartition("/")
+    query = select(KERNELS.c.id).where(KERNELS.c.name == name)
+    return query.where(KERNELS.c.family == family) if family else query
+
+
+def active(connection: Connection, parts: Parts, kernel: str | None = None) -> list[QuarantineRecord]:
     """The active failures, newest first; at most one for each key and configuration.
 
     A later trial of the same key with status 'ok' ends a failure, for the configuration as used or as recorded.
     """
-    wanted = select(KernelRow.id)
-    if family is not None:
-        wanted = wanted.where(KernelRow.family == family)
+    query = select_quarantined()
     if kernel is not None:
-        wanted = wanted.where(KernelRow.name == kernel)
-    query = select_quarantined().where(QuarantineRow.kernel_id.in_(wanted))
-    query = query.order_by(QuarantineRow.created_at.desc(), QuarantineRow.id.desc())
+        query = query.where(QUARANTINE.c.kernel_id.in_(kernels_named(kernel)))
+    query = query.order_by(QUARANTINE.c.created_at.desc(), QUARANTINE.c.id.desc())
     failures = [quarantine_record(row, parts) for row in connection.execute(query)]
     if not failures:
         return []
-    columns = (*KEY_COLUMNS, TrialRow.config_digest)
+    columns = (*KEY_COLUMNS, TRIALS.c.config_digest)
     later = (
-        select(*columns, func.max(TrialRow.created_at))
-        .where(TrialRow.status == "ok", TrialRow.kernel_id.in_(select(QuarantineRow.kernel_id)))
+        select(*columns, func.max(TRIALS.c.created_at))
+        .where(TRIALS.c.status == "ok", TRIALS.c.kernel_id.in_(select(QUARANTINE.c.kernel_id)))
         .group_by(*columns)
     )
     succeeded: dict[tuple[str, str], str] = {}
-    for row in connection.execute(later):
-        values: tuple[Any, ...] = tuple(row)
-        device, toolchain, kernel_id, problem, digest, moment = values
-        succeeded[parts.key(device, toolchain, kernel_id, problem).key, digest] = moment
+    for *ids, digest, moment in connection.execute(later):
+        succeeded[parts.key(*ids).key, digest] = moment
     return unlifted(failures, succeeded)
 
 

@@ -1,19 +1,21 @@
 """Tables of the tuning database.
 
 Parts of keys (device, toolchain, kernel, problem) are unique by ``key``; runs by ``uuid``; roofs, trials and
-quarantined configurations by ``uid``.  The records in :mod:`mmsbgen.db.records.tuning_records` compute ``key`` and
-``uid`` from their content.  The tables of jobs belong to :mod:`mmsbgen.jobs` and are not exported.  A change of the
-schema needs a migration, whose revision is the new ``REVISION``.  The views ``all_trials`` and ``best_trials``, for
-people who ask by SQL, are in the migration that makes them.
+quarantined configurations by ``uid``.  The records in :mod:`mmsbgen.db.records` declare columns by their fields and
+compute ``key`` and ``uid`` from their content.  The tables of jobs belong to :mod:`mmsbgen.jobs` and are not exported.
+A change of the schema needs a migration, whose revision is the new ``REVISION``.  The views ``all_trials`` and
+``best_trials``, for people who ask by SQL, are in the migration that makes them.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Column,
     Double,
     ForeignKey,
     Index,
@@ -21,14 +23,27 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     String,
+    Table,
     Text,
     UniqueConstraint,
 )
 from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from mmsbgen.db.records.canonical_json import canonical_json
+from mmsbgen.db.records.job_records import Job, JobEvent
+from mmsbgen.db.records.record_checks import kinds_of
+from mmsbgen.db.records.tuning_records import (
+    TRIAL_FIGURES,
+    DeviceRecord,
+    KernelRecord,
+    ProblemRecord,
+    QuarantineRecord,
+    RoofRecord,
+    RunRecord,
+    ToolchainRecord,
+    TrialRecord,
+)
 
 REVISION = "0005"
 """Schema revision that this version reads and writes."""
@@ -53,220 +68,98 @@ class CanonicalJson(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
-class Base(DeclarativeBase):
-    """Base of all tables; names all constraints, so that migrations can alter them."""
-
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-
-
-class DeviceRow(Base):
-    """A device as one driver reports it."""
-
-    __tablename__ = "devices"
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    key: Mapped[str] = mapped_column(String(32), unique=True)
-    backend: Mapped[str] = mapped_column(Text)
-    platform: Mapped[str] = mapped_column(Text)
-    vendor: Mapped[str] = mapped_column(Text)
-    name: Mapped[str] = mapped_column(Text)
-    architecture: Mapped[str] = mapped_column(Text)
-    driver: Mapped[str] = mapped_column(Text)
-    kind: Mapped[str] = mapped_column(Text)
-    compute_units: Mapped[int] = mapped_column(BigInteger)
-    memory_bytes: Mapped[int] = mapped_column(BigInteger)
-    extra: Mapped[Any] = mapped_column(CanonicalJson)
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+"""All tables; the names of constraints let migrations alter them."""
+_KINDS = {str: Text, int: BigInteger, float: Double, bytes: LargeBinary}
+_DIGESTS = ("key", "uid", "uuid", "config_digest", "recorded_digest")
+_TIMES = ("started", "finished", "measured_at", "created_at", "started_at", "finished_at", "lease_until", "cancel_at")
+_LENGTHS = dict.fromkeys(_DIGESTS, 32) | dict.fromkeys(_TIMES, 27)
+_UNIQUE = ("key", "uid", "uuid", "request_key")
 
 
-class ToolchainRow(Base):
-    """A compiler with its options."""
-
-    __tablename__ = "toolchains"
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    key: Mapped[str] = mapped_column(String(32), unique=True)
-    compiler: Mapped[str] = mapped_column(Text)
-    version: Mapped[str] = mapped_column(Text)
-    options: Mapped[str] = mapped_column(Text)
+def _columns(kinds: Mapping[str, tuple[Any, ...]], *leave_out: str) -> list[Column[Any]]:
+    """A column for each name by its types; texts of known lengths have these, and what is composite is JSON."""
+    found = []
+    for name in [name for name in kinds if name not in leave_out]:
+        kind, *other = kinds[name]
+        of = String(_LENGTHS[name]) if name in _LENGTHS else _KINDS.get(kind, CanonicalJson)()
+        found.append(Column(name, of, nullable=bool(other), unique=name in _UNIQUE or None))
+    return found
 
 
-class KernelRow(Base):
-    """A kernel with one template digest."""
-
-    __tablename__ = "kernels"
-    __table_args__ = (Index(None, "family", "name"),)
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    key: Mapped[str] = mapped_column(String(32), unique=True)
-    family: Mapped[str] = mapped_column(Text)
-    name: Mapped[str] = mapped_column(Text)
-    template_digest: Mapped[str] = mapped_column(Text)
+def _references(tables: Mapping[str, Table], *, index: bool = False) -> list[Column[Any]]:
+    """A column ``NAME_id`` for each table, with the id of one of its rows."""
+    return [Column(f"{name}_id", ForeignKey(of.c.id), nullable=False, index=index) for name, of in tables.items()]
 
 
-class ProblemRow(Base):
-    """Sizes and types of a problem."""
-
-    __tablename__ = "problems"
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    key: Mapped[str] = mapped_column(String(32), unique=True)
-    family: Mapped[str] = mapped_column(Text)
-    params: Mapped[Any] = mapped_column(CanonicalJson)
+def _table(name: str, doc: str, *parts: Any, **more: Any) -> Table:
+    return Table(name, METADATA, Column("id", _Id, primary_key=True), *parts, info={"doc": doc}, **more)
 
 
-class RunRow(Base):
-    """A tuning run."""
-
-    __tablename__ = "tuning_runs"
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(32), unique=True)
-    started: Mapped[str] = mapped_column(String(27))
-    finished: Mapped[str | None] = mapped_column(String(27))
-    strategy: Mapped[str] = mapped_column(Text)
-    budget: Mapped[Any] = mapped_column(CanonicalJson)
-    seed: Mapped[int] = mapped_column(BigInteger)
-    host: Mapped[str] = mapped_column(Text)
-    versions: Mapped[Any] = mapped_column(CanonicalJson)
-    status: Mapped[str] = mapped_column(Text)
-    extra: Mapped[Any] = mapped_column(CanonicalJson)
+def _part(name: str, doc: str, record: type[Any], *more: Any) -> Table:
+    """The table of a part of keys, which is unique by its digest."""
+    return _table(name, doc, *_columns({"key": (str,), **kinds_of(record)}), *more)  # type: ignore[arg-type]
 
 
-class RoofRow(Base):
-    """A memory rate measured on a device in a run."""
-
-    __tablename__ = "device_roofs"
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    uid: Mapped[str] = mapped_column(String(32), unique=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("tuning_runs.id"), index=True)
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"), index=True)
-    kind: Mapped[str] = mapped_column(Text)
-    row_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    gbps: Mapped[float] = mapped_column(Double)
-    measured_at: Mapped[str] = mapped_column(String(27))
-
-
-class TrialRow(Base):
-    """One trial of a configuration; the computed figures (median, spread, rate, fraction) are stored for queries."""
-
-    __tablename__ = "trials"
-    __table_args__ = (
-        Index(None, "kernel_id", "device_id", "problem_id"),
-        Index(None, "run_id", "config_digest"),
-        Index(None, "created_at"),
-    )
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    uid: Mapped[str] = mapped_column(String(32), unique=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("tuning_runs.id"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"))
-    toolchain_id: Mapped[int] = mapped_column(ForeignKey("toolchains.id"))
-    kernel_id: Mapped[int] = mapped_column(ForeignKey("kernels.id"))
-    problem_id: Mapped[int] = mapped_column(ForeignKey("problems.id"))
-    config: Mapped[Any] = mapped_column(CanonicalJson)
-    config_digest: Mapped[str] = mapped_column(String(32))
-    status: Mapped[str] = mapped_column(Text)
-    message: Mapped[str] = mapped_column(Text)
-    times: Mapped[Any] = mapped_column(CanonicalJson)
-    median_s: Mapped[float | None] = mapped_column(Double)
-    spread_s: Mapped[float | None] = mapped_column(Double)
-    bytes_moved: Mapped[int | None] = mapped_column(BigInteger)
-    gbps: Mapped[float | None] = mapped_column(Double)
-    roof_gbps: Mapped[float | None] = mapped_column(Double)
-    roof_fraction: Mapped[float | None] = mapped_column(Double)
-    registers: Mapped[int | None] = mapped_column(BigInteger)
-    spill_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    shared_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    compile_s: Mapped[float | None] = mapped_column(Double)
-    energy_j: Mapped[float | None] = mapped_column(Double)
-    round: Mapped[int] = mapped_column(BigInteger)
-    extra: Mapped[Any] = mapped_column(CanonicalJson)
-    created_at: Mapped[str] = mapped_column(String(27))
-
-
-class QuarantineRow(Base):
-    """A configuration that was selected for a key and did not compile or launch."""
-
-    __tablename__ = "quarantine"
-    __table_args__ = (Index(None, "kernel_id", "device_id", "problem_id"),)
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    uid: Mapped[str] = mapped_column(String(32), unique=True)
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"))
-    toolchain_id: Mapped[int] = mapped_column(ForeignKey("toolchains.id"))
-    kernel_id: Mapped[int] = mapped_column(ForeignKey("kernels.id"))
-    problem_id: Mapped[int] = mapped_column(ForeignKey("problems.id"))
-    config: Mapped[Any] = mapped_column(CanonicalJson)
-    recorded: Mapped[Any] = mapped_column(CanonicalJson)
-    config_digest: Mapped[str] = mapped_column(String(32))
-    recorded_digest: Mapped[str] = mapped_column(String(32))
-    status: Mapped[str] = mapped_column(Text)
-    message: Mapped[str] = mapped_column(Text)
-    extra: Mapped[Any] = mapped_column(CanonicalJson)
-    created_at: Mapped[str] = mapped_column(String(27))
-
-
-class JobRow(Base):
-    """A job: queued, running under a worker's lease, or ended."""
-
-    __tablename__ = "jobs"
-    __table_args__ = (Index(None, "state", "id"),)
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(32), unique=True)
-    request_key: Mapped[str | None] = mapped_column(Text, unique=True)
-    kind: Mapped[str] = mapped_column(Text)
-    state: Mapped[str] = mapped_column(Text)
-    payload: Mapped[Any] = mapped_column(CanonicalJson)
-    inputs: Mapped[Any] = mapped_column(CanonicalJson)
-    device: Mapped[str | None] = mapped_column(Text)
-    attempt: Mapped[int] = mapped_column(BigInteger)
-    losses: Mapped[int] = mapped_column(BigInteger)
-    max_losses: Mapped[int] = mapped_column(BigInteger)
-    worker: Mapped[str | None] = mapped_column(Text)
-    lease_until: Mapped[str | None] = mapped_column(String(27))
-    cancel_at: Mapped[str | None] = mapped_column(String(27))
-    checkpoint: Mapped[Any] = mapped_column(CanonicalJson, nullable=True)
-    progress: Mapped[Any] = mapped_column(CanonicalJson, nullable=True)
-    result: Mapped[Any] = mapped_column(CanonicalJson, nullable=True)
-    outputs: Mapped[Any] = mapped_column(CanonicalJson)
-    error: Mapped[str | None] = mapped_column(Text)
-    created_at: Mapped[str] = mapped_column(String(27))
-    started_at: Mapped[str | None] = mapped_column(String(27))
-    finished_at: Mapped[str | None] = mapped_column(String(27))
-
-
-class JobEventRow(Base):
-    """An event of a job: a change of state, progress or a message.  Ids increase and are never reused."""
-
-    __tablename__ = "job_events"
-    __table_args__ = (Index(None, "job_id", "id"), {"sqlite_autoincrement": True})
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"))
-    attempt: Mapped[int] = mapped_column(BigInteger)
-    kind: Mapped[str] = mapped_column(Text)
-    data: Mapped[Any] = mapped_column(CanonicalJson)
-    created_at: Mapped[str] = mapped_column(String(27))
-
-
-class JobFileRow(Base):
-    """A part of a job's file, on a server only; ``area`` is 'input', 'checkpoint' or 'output'."""
-
-    __tablename__ = "job_files"
-    __table_args__ = (UniqueConstraint("job_id", "area", "name", "part"),)
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"))
-    area: Mapped[str] = mapped_column(Text)
-    name: Mapped[str] = mapped_column(Text)
-    part: Mapped[int] = mapped_column(BigInteger)
-    data: Mapped[bytes] = mapped_column(LargeBinary)
+DEVICES = _part("devices", "A device as one driver reports it.", DeviceRecord)
+TOOLCHAINS = _part("toolchains", "A compiler with its options.", ToolchainRecord)
+KERNELS = _part("kernels", "A kernel with one template digest.", KernelRecord, Index(None, "family", "name"))
+PROBLEMS = _part("problems", "Sizes and types of a problem.", ProblemRecord)
+PARTS = {"device": DEVICES, "toolchain": TOOLCHAINS, "kernel": KERNELS, "problem": PROBLEMS}
+"""The tables of the parts of a :class:`mmsbgen.db.records.tuning_records.Key`, by its fields."""
+RUNS = _table("tuning_runs", "A tuning run.", *_columns(kinds_of(RunRecord)))
+ROOFS = _table(
+    "device_roofs",
+    "A memory rate measured on a device in a run.",
+    *_columns({"uid": (str,)}),
+    *_references({"run": RUNS, "device": DEVICES}, index=True),
+    *_columns(kinds_of(RoofRecord), "run", "device"),
+)
+TRIALS = _table(
+    "trials",
+    "One trial of a configuration; the computed figures (median, spread, rate, fraction) are stored for queries.",
+    *_columns({"uid": (str,)}),
+    *_references({"run": RUNS, **PARTS}),
+    *_columns(kinds_of(TrialRecord), "run", "key"),
+    *_columns({"config_digest": (str,)} | dict.fromkeys(TRIAL_FIGURES, (float, None))),
+    Index(None, "kernel_id", "device_id", "problem_id"),
+    Index(None, "run_id", "config_digest"),
+    Index(None, "created_at"),
+)
+QUARANTINE = _table(
+    "quarantine",
+    "A configuration that was selected for a key and did not compile or launch.",
+    *_columns({"uid": (str,)}),
+    *_references(PARTS),
+    *_columns(kinds_of(QuarantineRecord), "key"),
+    *_columns(dict.fromkeys(("config_digest", "recorded_digest"), (str,))),
+    Index(None, "kernel_id", "device_id", "problem_id"),
+)
+JOBS = _table(
+    "jobs",
+    "A job: queued, running under a worker's lease, or ended.",
+    *_columns({"uuid": (str,), **kinds_of(Job)}, "id"),
+    Index(None, "state", "id"),
+)
+JOB_EVENTS = _table(
+    "job_events",
+    "An event of a job: a change of state, progress or a message.  Ids increase and are never reused.",
+    *_references({"job": JOBS}),
+    *_columns(kinds_of(JobEvent), "id", "job"),
+    Index(None, "job_id", "id"),
+    sqlite_autoincrement=True,
+)
+JOB_FILES = _table(
+    "job_files",
+    "A part of a job's file, on a server only; ``area`` is 'input', 'checkpoint' or 'output'.",
+    *_references({"job": JOBS}),
+    *_columns({"area": (str,), "name": (str,), "part": (int,), "data": (bytes,)}),
+    UniqueConstraint("job_id", "area", "name", "part"),
+)

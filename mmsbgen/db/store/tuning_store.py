@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Table, func, select, update
 
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.db.exchange import jsonl
@@ -32,13 +32,15 @@ from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pa
 from mmsbgen.db.store.filters import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.migrate import migrate, revision
 from mmsbgen.db.store.schema import (
-    Base,
-    DeviceRow,
-    KernelRow,
-    ProblemRow,
-    RoofRow,
-    RunRow,
-    TrialRow,
+    DEVICES,
+    KERNELS,
+    METADATA,
+    PARTS,
+    PROBLEMS,
+    QUARANTINE,
+    ROOFS,
+    RUNS,
+    TRIALS,
 )
 
 CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
@@ -103,7 +105,7 @@ def _or_close(database: Database, work: Callable[[Database], T]) -> T:
 
 def _empty_store(location: Location) -> Store:
     database = connect(Location())
-    database.write(Base.metadata.create_all)
+    database.write(METADATA.create_all)
     return Store(database, location, read_only=True, missing=True)
 
 
@@ -143,9 +145,9 @@ class Store:
             run = replace(run, extra={**run.extra, "who": who})
 
         def work(connection: Connection) -> None:
-            if not record_rows.insert_new(connection, RunRow, "uuid", [record_rows.plain(run)]):
+            if not record_rows.insert_new(connection, RUNS, "uuid", [record_rows.plain(run)]):
                 again = {"status": run.status, "finished": run.finished}
-                connection.execute(update(RunRow).where(RunRow.uuid == run.uuid).values(again))
+                connection.execute(update(RUNS).where(RUNS.c.uuid == run.uuid).values(again))
 
         self.database.write(work)
 
@@ -156,17 +158,17 @@ class Store:
         """
         return bool(self.database.write(lambda connection: record_rows.insert_trials(connection, [trial])))
 
-    def finish_run(self, uuid: str, *, status: str = "finished", finished: str | None = None) -> None:
-        """Set the final status of a run: 'finished', 'interrupted' or 'failed'; its end is now or ``finished``.
+    def finish_run(self, uuid: str, *, status: str = "finished") -> None:
+        """Set the final status of a run: 'finished', 'interrupted' or 'failed'; its end is now.
 
         Raises ``InputError`` if the run is not stored.
         """
-        ended = RunRecord(uuid=uuid, strategy="", status=status, finished=finished or utc_now())
+        ended = RunRecord(uuid=uuid, strategy="", status=status, finished=utc_now())
 
         def work(connection: Connection) -> None:
             (run_id,) = record_rows.run_ids(connection, [ended.uuid]).values()
             end = {"status": ended.status, "finished": ended.finished}
-            connection.execute(update(RunRow).where(RunRow.id == run_id).values(end))
+            connection.execute(update(RUNS).where(RUNS.c.id == run_id).values(end))
 
         self.database.write(work)
 
@@ -186,9 +188,9 @@ class Store:
         else:
             self.database.write(lambda connection: record_rows.insert_quarantined(connection, [failure]))
 
-    def quarantined(self, *, family: str | None = None, kernel: str | None = None) -> list[QuarantineRecord]:
-        """The active failures, newest first; see :func:`mmsbgen.db.store.record_rows.active`."""
-        return self.database.read(lambda c: record_rows.active(c, record_rows.Parts(c), family=family, kernel=kernel))
+    def quarantined(self, kernel: str | None = None) -> list[QuarantineRecord]:
+        """The active failures, of a kernel as NAME or FAMILY/NAME; see :func:`mmsbgen.db.store.record_rows.active`."""
+        return self.database.read(lambda c: record_rows.active(c, record_rows.Parts(c), kernel))
 
     def trials(
         self, *, key: Key | None = None, limit: int | None = None, **filters: Unpack[TrialFilters]
@@ -197,7 +199,7 @@ class Store:
 
         def work(connection: Connection) -> list[TrialRecord]:
             parts = record_rows.Parts(connection)
-            query = record_rows.select_trials().order_by(TrialRow.created_at.desc(), TrialRow.id.desc()).limit(limit)
+            query = record_rows.select_trials().order_by(TRIALS.c.created_at.desc(), TRIALS.c.id.desc()).limit(limit)
             query = of_parts(query, connection, filters)
             if key is not None:
                 query = of_key(query, key)
@@ -207,36 +209,34 @@ class Store:
 
     def devices(self) -> list[DeviceRecord]:
         """All devices, sorted by label and driver."""
-        return sorted(self._parts(DeviceRow), key=lambda d: (d.label, d.driver, d.key))
+        return sorted(self._parts(DEVICES), key=lambda d: (d.label, d.driver, d.key))
 
     def kernels(self) -> list[KernelRecord]:
         """All kernels, sorted by family and name, with one record for each template digest."""
-        return sorted(self._parts(KernelRow), key=lambda k: (k.family, k.name, k.template_digest))
+        return sorted(self._parts(KERNELS), key=lambda k: (k.family, k.name, k.template_digest))
 
     def runs(self) -> list[RunRecord]:
         """All runs, newest first."""
-        query = select(RunRow.__table__).order_by(RunRow.started.desc(), RunRow.id.desc())
+        query = select(RUNS).order_by(RUNS.c.started.desc(), RUNS.c.id.desc())
         return self.database.read(lambda c: [record_rows.run_record(row) for row in c.execute(query)])
 
     def problems(self) -> list[ProblemRecord]:
         """All problems, sorted by family and parameters."""
-        return sorted(self._parts(ProblemRow), key=lambda p: (p.family, canonical_json(p.params)))
+        return sorted(self._parts(PROBLEMS), key=lambda p: (p.family, canonical_json(p.params)))
 
-    def _parts(self, table: type[Base]) -> list[Any]:
+    def _parts(self, table: Table) -> list[Any]:
         return self.database.read(lambda c: [record for _, record in record_rows.read_parts(c, table)])
 
-    def roofs(self, *, device: DeviceRecord | None = None, run: str | None = None) -> list[RoofRecord]:
+    def roofs(self, *, device: DeviceRecord | None = None) -> list[RoofRecord]:
         """Measured roofs, newest first."""
 
         def work(connection: Connection) -> list[RoofRecord]:
             parts = record_rows.Parts(connection)
-            query = select(RoofRow.__table__).order_by(RoofRow.measured_at.desc(), RoofRow.id.desc())
+            query = select(ROOFS).order_by(ROOFS.c.measured_at.desc(), ROOFS.c.id.desc())
             if device is not None:
                 query = query.where(
-                    RoofRow.device_id.in_(record_rows.ids_of(connection, DeviceRow, "key", [device.key]).values())
+                    ROOFS.c.device_id.in_(record_rows.ids_of(connection, DEVICES, "key", [device.key]).values())
                 )
-            if run is not None:
-                query = query.where(RoofRow.run_id.in_(record_rows.ids_of(connection, RunRow, "uuid", [run]).values()))
             return [record_rows.roof_record(row, parts) for row in connection.execute(query)]
 
         return self.database.read(work)
@@ -256,37 +256,36 @@ class Store:
     def candidates(self, *, family: str, kernel: str) -> list[tuple[Key, Candidate]]:
         """All trials with status 'ok' of a kernel, for any program, as :class:`Index` stores them."""
         query = select(*record_rows.KEY_COLUMNS, *record_rows.CANDIDATE_COLUMNS)
-        query = query.join(KernelRow, TrialRow.kernel_id == KernelRow.id)
-        query = query.where(KernelRow.family == family, KernelRow.name == kernel, TrialRow.status == "ok")
+        query = query.join(KERNELS, TRIALS.c.kernel_id == KERNELS.c.id)
+        query = query.where(KERNELS.c.family == family, KERNELS.c.name == kernel, TRIALS.c.status == "ok")
 
         def work(connection: Connection) -> list[tuple[Key, Candidate]]:
             parts = record_rows.Parts(connection)
             found = []
             for row in connection.execute(query):
-                device, toolchain, kernel_id, problem, *rest = tuple(row)
-                found.append((parts.key(device, toolchain, kernel_id, problem), parts.candidate(*rest)))
+                values = tuple(row)
+                found.append((parts.key(*values[: len(PARTS)]), parts.candidate(*values[len(PARTS) :])))
             return found
 
         return self.database.read(work)
 
-    def bundle(self) -> Bundle:
-        """All runs, roofs, trials and failures, read in one transaction."""
+    def bundle(self, **filters: Unpack[TrialFilters]) -> Bundle:
+        """All runs, roofs, trials and failures, read in one transaction, or those of the trials that pass filters."""
 
         def work(connection: Connection) -> Bundle:
             parts = record_rows.Parts(connection)
-            total = connection.execute(select(func.count()).select_from(TrialRow)).scalar_one()
+            total = connection.execute(select(func.count()).select_from(TRIALS)).scalar_one()
             with stage(f"reading {self.location}", total, "trials") as told:
-                trials = [
-                    record_rows.trial_record(row, parts)
-                    for row in _told(connection.execute(record_rows.select_trials()), told)
-                ]
-            failures = connection.execute(record_rows.select_quarantined())
-            return Bundle(
-                runs=[record_rows.run_record(row) for row in connection.execute(select(RunRow.__table__))],
-                roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(RoofRow.__table__))],
+                rows = connection.execute(of_parts(record_rows.select_trials(), connection, filters))
+                trials = [record_rows.trial_record(row, parts) for row in _told(rows, told)]
+            failures = of_parts(record_rows.select_quarantined(), connection, filters, QUARANTINE)
+            found = Bundle(
+                runs=[record_rows.run_record(row) for row in connection.execute(select(RUNS))],
+                roofs=[record_rows.roof_record(row, parts) for row in connection.execute(select(ROOFS))],
                 trials=trials,
-                quarantine=[record_rows.quarantine_record(row, parts) for row in failures],
+                quarantine=[record_rows.quarantine_record(row, parts) for row in connection.execute(failures)],
             )
+            return found.of_trials(trials, found.quarantine) if any(filters.values()) else found
 
         return self.database.read(work)
 
@@ -303,12 +302,12 @@ class Store:
         def work(connection: Connection) -> dict[str, int]:
             added = {
                 "runs": record_rows.insert_new(
-                    connection, RunRow, "uuid", [record_rows.plain(run) for run in bundle.runs]
+                    connection, RUNS, "uuid", [record_rows.plain(run) for run in bundle.runs]
                 )
             }
             for run in bundle.runs:
                 if run.status != "running":
-                    here = update(RunRow).where(RunRow.uuid == run.uuid, RunRow.status == "running")
+                    here = update(RUNS).where(RUNS.c.uuid == run.uuid, RUNS.c.status == "running")
                     connection.execute(here.values(status=run.status, finished=run.finished))
             added["roofs"] = record_rows.insert_roofs(connection, bundle.roofs)
             added["quarantined"] = record_rows.insert_quarantined(connection, bundle.quarantine)

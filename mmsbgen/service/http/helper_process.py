@@ -9,9 +9,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from fastapi import HTTPException
-from starlette.requests import ClientDisconnect, Request
-
 from mmsbgen.base.processes import ChildProcess, parent_connection
 
 _MOST_CALLS = 200
@@ -22,44 +19,22 @@ class HelperProcess:
     """Calls functions in a child process, one after another.
 
     Args:
-        address_space: Its limit of memory, bytes.
-        most: How many calls may run or wait at once.
+        address_space: Its limit of memory, bytes; 0 for none.
     """
 
-    def __init__(self, address_space: int, most: int) -> None:
-        self._address_space, self._most = address_space, most
+    def __init__(self, address_space: int = 0) -> None:
+        self._address_space = address_space
         self._child: ChildProcess | None = None
         self._calls = 0
-        self._inside = 0
         self._turn = asyncio.Semaphore(1)
 
     async def run(self, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
         """Call ``work``; the process is killed when that takes too long or is cancelled.
 
-        Raises what it raises, TimeoutError, EOFError if the process died, or ``HTTPException`` 503 if too many wait.
+        Raises what it raises, TimeoutError, or EOFError if the process died.
         """
-        if self._inside >= self._most:
-            raise HTTPException(503, f"{self._most} such requests are worked on already", {"Retry-After": "5"})
-        self._inside += 1
-        try:
-            async with self._turn:
-                return await self._run(seconds, work, arguments)
-        finally:
-            self._inside -= 1
-
-    async def run_for(self, request: Request, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
-        """As :meth:`run`, while the client of ``request`` waits.  Raises ``ClientDisconnect`` when it has left."""
-        running = asyncio.ensure_future(self.run(seconds, work, *arguments))
-        leaving = asyncio.ensure_future(_left(request))
-        try:
-            await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                return running.result()
-            raise ClientDisconnect
-        finally:
-            running.cancel()
-            leaving.cancel()
-            await asyncio.gather(running, leaving, return_exceptions=True)
+        async with self._turn:
+            return await self._run(seconds, work, arguments)
 
     def close(self) -> None:
         """End the process."""
@@ -86,11 +61,6 @@ class HelperProcess:
         if error is not None:
             raise error
         return found
-
-
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _call(child: ChildProcess, seconds: float, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -7,14 +7,12 @@ import contextlib
 import hmac
 import ipaddress
 import time
-from functools import partial
 from typing import Any
 
 from fastapi import HTTPException
 from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmsbgen.service.http.problem_details import answer
@@ -25,8 +23,6 @@ API = "/api/"
 UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
 """Routes whose bodies may be large."""
 COSTLY = frozenset({"/api/v1/source"})
-_CHECK_TOKEN = "mmsbgen.check_token"
-"""Key of a request's scope: checks its token."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OF_PROXIES = (b"x-forwarded-", b"forwarded", b"x-real-ip", b"via")
 """What the names of headers that proxies add begin with."""
@@ -44,11 +40,6 @@ _SECURITY = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 ]
-
-
-def need_token(request: Request, what: str) -> None:
-    """Raise ``HTTPException`` 401 unless the request has the token; ``what`` is what needs it, in words."""
-    request.scope[_CHECK_TOKEN](what)
 
 
 class RequestGate:
@@ -106,12 +97,11 @@ class RequestGate:
         client, path, method = (scope["client"] or ("?",))[0], scope["path"], scope["method"]
         self._hit(self._rate, client, "requests")
         writes = method not in _READS
-        check_token = scope[_CHECK_TOKEN] = partial(self._check_token, headers.get(b"authorization", b""), client)
         # What a proxy on this machine passes on comes from a loopback address too.
         passed_on = any(name.startswith(_OF_PROXIES) for name in headers)
         local = self.settings.loopback and is_loopback(called) and is_loopback(client) and not passed_on
         if writes or (not local and path.startswith((API, "/metrics"))):
-            check_token()
+            self._check_token(headers.get(b"authorization", b""), client)
         if writes:
             self._hit(self._write_rate, client, "requests that change something")
         if path in COSTLY:
@@ -142,7 +132,7 @@ class RequestGate:
             f"this service is not called {name[:99]!r}: use its address, or start it with --allow-host {name[:99]}",
         )
 
-    def _check_token(self, header: bytes, client: str, what: str = "this request") -> None:
+    def _check_token(self, header: bytes, client: str) -> None:
         scheme, _, token = header.partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
             return
@@ -150,7 +140,7 @@ class RequestGate:
             self._hit(self._refused_rate, f"token {client}", "requests with a wrong token")
         raise HTTPException(
             401,
-            f"{what} needs the token of the service, as the header 'Authorization: Bearer TOKEN'",
+            "this request needs the token of the service, as the header 'Authorization: Bearer TOKEN'",
             {"WWW-Authenticate": 'Bearer realm="mmsbgen"'},
         )
 

@@ -25,9 +25,6 @@ class ServiceMetrics:
         self._seconds = Histogram(
             "mmsbgen_request_seconds", "Seconds to answer.", ("route",), buckets=_BUCKETS, registry=self.registry
         )
-        self.look_ups = Counter(
-            "mmsbgen_look_ups", "Best configurations asked for.", ("answered",), registry=self.registry
-        )
         self.uploads = Counter("mmsbgen_uploads", "Uploads.", ("what", "outcome"), registry=self.registry)
         self.streams = Gauge("mmsbgen_streams", "Followers of jobs.", registry=self.registry)
         self.ready = Gauge("mmsbgen_ready", "1 while /ready is 200.", registry=self.registry)

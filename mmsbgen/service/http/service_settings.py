@@ -6,15 +6,13 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mmsbgen.base.errors import InputError
-
 LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost"})
 MIB = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    """Limits of requests; sizes are bytes.  Raises ``InputError`` for a whole number below 1."""
+    """Limits of requests; sizes are bytes."""
 
     upload: int = 64 * MIB
     """Size of an upload as it is sent."""
@@ -37,13 +35,11 @@ class RequestLimits:
     """Time of a job on the service's own workers."""
     streams: int = 32
     """Event streams of jobs at once."""
-    searches: int = 4
-    """Searches for the configurations of sources, and exports of results, that run or wait at once."""
     connections: int = 256
     intake_seconds: float = 120.0
-    """Time to check an upload, or to export a result."""
+    """Time to check an upload."""
     intake_memory: int = 4096 * MIB
-    """Address space of each process that checks uploads, searches or exports, bytes."""
+    """Address space of the process that checks uploads, bytes."""
     rate: str = "1000/second"
     """Requests of one client address."""
     write_rate: str = "120/minute"
@@ -52,11 +48,6 @@ class RequestLimits:
     """Requests of one client address that render sources."""
     refused_rate: str = "30/minute"
     """Requests of one client address with a wrong token."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, int) and value < 1:
-                raise InputError(f"the limit {name}={value}: it must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +63,8 @@ class ServiceSettings:
     """Folder for the token and for uploads while they are checked."""
     token: str
     host: str = "127.0.0.1"
-    port: int = 8000
     hosts: tuple[str, ...] = ()
     limits: RequestLimits = field(default_factory=RequestLimits)
-    refresh_seconds: float = 1.0
-    """Seconds between checks of the store for new records."""
 
     @property
     def loopback(self) -> bool:

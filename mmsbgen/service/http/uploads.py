@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
-from starlette.requests import Request
 
 from mmsbgen.service.http.helper_process import HelperProcess
 from mmsbgen.service.http.service_settings import ServiceSettings
@@ -32,7 +31,7 @@ class Uploads:
         for left in self._folder.glob("upload-*"):  # of a service that was killed
             shutil.rmtree(left, ignore_errors=True)
         # A process of its own: malicious uploads cannot crash the service or use up its memory and time.
-        self._helper = HelperProcess(settings.limits.intake_memory, settings.limits.connections)
+        self._helper = HelperProcess(settings.limits.intake_memory)
 
     @contextlib.asynccontextmanager
     async def unpacked(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[Path]:
@@ -97,10 +96,3 @@ def _unpack(sent: Path, path: Path, most: int) -> None:
     with path.open("rb") as file:
         if packed and file.read(2) == _GZIP:
             raise HTTPException(422, "the upload is packed by gzip twice: unpack it once")
-
-
-async def body_chunks(request: Request) -> AsyncIterator[bytes]:
-    """The body of a request as it comes."""
-    async for chunk in request.stream():
-        if chunk:
-            yield chunk

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, StringConstraints, create_model
 
 from mmsbgen.base.declared_options import options_of
+from mmsbgen.db.records.job_records import Job
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.saved.result_options import ResultOptions
-from mmsbgen.service.models.kernel_models import Name, Text
+from mmsbgen.service.models.kernel_models import Name, Text, fields_of
 from mmsbgen.tuner.run.tune_options import TuneOptions
 
 JobId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
@@ -82,26 +83,15 @@ class FileModel(BaseModel):
     sha256: str
 
 
-class JobModel(BaseModel):
+class JobModel(fields_of(Job, "request_key", "max_losses", "lease_until", "cancel_at", "checkpoint")):  # type: ignore[misc]
     """A job in its current state."""
 
     id: str = Field(examples=["5b0e3cb0f0f84e3d8d3ff0e5a7d0c6b1"])
     kind: Kind
     state: State
-    payload: dict[str, Any] = Field(description="What was asked for.")
-    device: str | None
-    attempt: int = Field(description="How often a worker has taken it.")
-    losses: int = Field(description="How many attempts were lost, their process or worker having died.")
-    worker: str | None = Field(description="Who has it, or had it last.")
     cancelling: bool = Field(description="Whether it runs and was asked to end.")
-    progress: dict[str, Any] | None = Field(description="The last progress that it told.")
-    result: dict[str, Any] | None
-    error: str | None
     inputs: dict[str, FileModel]
     outputs: dict[str, FileModel] = Field(description="Files of the result, by name.")
-    created_at: str
-    started_at: str | None
-    finished_at: str | None
 
 
 class Submitted(BaseModel):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, Field, StringConstraints, create_model
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
-from mmsbgen.db.records.tuning_records import TRIAL_FIGURES, TRIAL_STATUSES, TrialRecord
+from mmsbgen.backends.base import DeviceInfo
+from mmsbgen.db.records.tuning_records import TRIAL_STATUSES, DeviceRecord, TrialRecord
 from mmsbgen.db.store.paging import CURSOR
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
@@ -27,39 +28,31 @@ _CONFIG = {"placement": "RRS", "vector_width": 4, "block_size": 64}
 _PROBLEM = {"K": 1024, "m": 4096, "n": 32, "dtype": "float32"}
 
 
-class LocalDevice(BaseModel):
+def fields_of(record: type[Any], *leave_out: str) -> Any:
+    """A model with the fields of a record, which models of answers extend."""
+    found: dict[str, Any] = {
+        name: (hint, ...) for name, hint in get_type_hints(record).items() if name not in leave_out
+    }
+    return create_model(record.__name__, **found)
+
+
+def values_of(record: Any, model: type[BaseModel]) -> dict[str, Any]:
+    """The attributes of a record that a model has."""
+    return {name: getattr(record, name) for name in model.model_fields if hasattr(record, name)}
+
+
+class LocalDevice(fields_of(DeviceInfo)):  # type: ignore[misc]
     """A device of the machine that runs the service; sizes are bytes."""
 
     spec: str = Field(description="How --device names it.", examples=["opencl:0"])
     key: str = Field(description="Its key in the database.", examples=[_KEY])
-    name: str = Field(examples=["Intel(R) Xeon(R) Processor"])
-    platform: str
-    vendor: str
-    architecture: str
-    driver: str
-    kind: str = Field(examples=["cpu"])
-    compiler: str
-    compute_units: int
-    global_memory: int
-    local_memory: int
-    max_block_size: int
-    has_fp64: bool
 
 
-class KnownDevice(BaseModel):
+class KnownDevice(fields_of(DeviceRecord, "extra")):  # type: ignore[misc]
     """A device that has records; sizes are bytes, rates GB/s."""
 
     key: str = Field(examples=[_KEY])
     label: str = Field(examples=[_DEVICE])
-    backend: str
-    name: str
-    platform: str
-    vendor: str
-    architecture: str
-    driver: str
-    kind: str
-    compute_units: int
-    memory_bytes: int
     trials: int = Field(description="In the database.")
     shipped: bool = Field(description="Whether records of it come with the package.")
     local: bool = Field(description="Whether it is a device of this machine, with this driver.")
@@ -75,15 +68,6 @@ class DeviceList(BaseModel):
     hints: list[str] = Field(description="What is missing, and how to get it.")
 
 
-class ExpectedLoss(BaseModel):
-    """Speed lost by selections of this tier, as shares, estimated from recorded problems."""
-
-    median: float = Field(examples=[0.02])
-    most: float = Field(examples=[0.11])
-    problems: int = Field(description="Recorded problems that were left out in turn.", examples=[12])
-    untried: int = Field(description="How often the choice had not been tried there.", examples=[0])
-
-
 class Best(BaseModel):
     """The best known configuration of a kernel for a device and a problem."""
 
@@ -96,8 +80,6 @@ class Best(BaseModel):
     configuration: dict[str, Any] = Field(examples=[_CONFIG])
     tier: Literal["exact", "problem", "architecture", "vendor", "default"]
     reason: str = Field(description="Why this tier and not a better one.")
-    outlook: str = Field(description="What to expect of it; empty for an exact record and the default.")
-    expected_loss: ExpectedLoss | None
     expected_s: float | None = Field(description="Median seconds of the trial on its own device and problem.")
     trial: str | None = Field(description="The trial that it comes from.")
     template_digest: str = Field(description="Of the tokens of the configuration's program.")
@@ -114,6 +96,8 @@ class AxisModel(BaseModel):
 
 class ArgumentModel(BaseModel):
     """One argument of a kernel."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     name: str
     ctype: str
@@ -169,15 +153,11 @@ class SourceModel(BaseModel):
     text: str = Field(description="The source.")
 
 
-TRIAL_FIELDS = {name: hint for name, hint in get_type_hints(TrialRecord).items() if name not in ("key", "config")}
-"""Fields of a trial with their types, without its key and configuration, which answers show in parts."""
-TRIAL_FIELDS |= {name: float | None for name in TRIAL_FIGURES} | {"status": Status}
-
-
-class TrialModel(create_model("TrialFields", **{n: (hint, ...) for n, hint in TRIAL_FIELDS.items()})):  # type: ignore[misc]
+class TrialModel(fields_of(TrialRecord, "key", "config")):  # type: ignore[misc]
     """One measurement of a configuration; times are seconds."""
 
     trial: str
+    status: Status
     device: str = Field(examples=[_DEVICE])
     device_key: str
     compiler: str
@@ -187,6 +167,10 @@ class TrialModel(create_model("TrialFields", **{n: (hint, ...) for n, hint in TR
     stale: bool = Field(description="Whether the program has changed since.")
     problem: dict[str, Any] = Field(examples=[_PROBLEM])
     configuration: dict[str, Any] = Field(examples=[_CONFIG])
+    median_s: float | None
+    spread_s: float | None
+    gbps: float | None
+    roof_fraction: float | None
 
 
 class TrialPage(BaseModel):
@@ -194,45 +178,6 @@ class TrialPage(BaseModel):
 
     trials: list[TrialModel]
     next: str | None = Field(description="What to give as cursor for the page after; null where this is the last.")
-
-
-class RunModel(BaseModel):
-    """One tuning run."""
-
-    run: str
-    started: str
-    finished: str | None
-    status: Literal["running", "finished", "interrupted", "failed"]
-    strategy: str
-    budget: dict[str, Any]
-    seed: int
-    host: str
-    versions: dict[str, Any]
-    extra: dict[str, Any]
-
-
-class RunPage(BaseModel):
-    """Runs, newest first."""
-
-    runs: list[RunModel]
-    next: str | None = Field(description="What to give as cursor for the page after; null where this is the last.")
-
-
-class RoofModel(BaseModel):
-    """A rate that a device reached in a run."""
-
-    device: str
-    device_key: str
-    kind: Literal["copy", "gather"]
-    row_bytes: int | None
-    gbps: float
-    measured_at: str
-
-
-class RunDetail(RunModel):
-    """A run with its roofs."""
-
-    roofs: list[RoofModel]
 
 
 class Added(BaseModel):

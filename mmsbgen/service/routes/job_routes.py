@@ -17,12 +17,11 @@ from starlette.datastructures import UploadFile
 from starlette.types import Receive, Scope, Send
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.jobs import Job, Queue, RequestKeyError, UnknownJobError
+from mmsbgen.jobs import ENDED, Job, Queue, RequestKeyError, UnknownJobError
 from mmsbgen.jobs.worker import detection_job as detect_work
 from mmsbgen.jobs.worker import tuning_job as tune_work
-from mmsbgen.service.exported_results import GRAPH
+from mmsbgen.service.detections import GRAPH
 from mmsbgen.service.http.problem_details import documented
-from mmsbgen.service.http.uploads import body_chunks
 from mmsbgen.service.models.job_models import (
     DetectOptions,
     JobId,
@@ -35,7 +34,7 @@ from mmsbgen.service.models.job_models import (
     SubmittedDetection,
     TuneRequest,
 )
-from mmsbgen.service.models.kernel_models import Text
+from mmsbgen.service.models.kernel_models import Text, values_of
 from mmsbgen.service.service_context import ServiceContext, context_of
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=documented(401, 421, 422, 429, 503))
@@ -225,7 +224,7 @@ async def _told(core: ServiceContext, job: str, after: int) -> AsyncIterator[str
                 data = {"attempt": event.attempt, "at": event.created_at, **event.data}
                 yield f"id: {event.id}\nevent: {event.kind}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
             if not new:
-                if state in _ENDED:
+                if state in ENDED:
                     yield f"id: {after}\nevent: end\ndata: {json.dumps({'state': state})}\n\n"
                     return
                 silent += _POLL_SECONDS
@@ -238,18 +237,14 @@ async def _told(core: ServiceContext, job: str, after: int) -> AsyncIterator[str
         return
 
 
-_ENDED = frozenset({"done", "failed", "cancelled"})
-
-
 def shown(job: Job) -> JobModel:
     """The API's model of a job."""
-    values = {name: getattr(job, name) for name in JobModel.model_fields if name != "cancelling"}
-    return JobModel(**values, cancelling=job.cancel_at is not None and not job.ended)
+    return JobModel(**values_of(job, JobModel), cancelling=job.cancel_at is not None and not job.ended)
 
 
 async def _graph_chunks(request: Request) -> AsyncIterator[bytes]:
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        async for chunk in body_chunks(request):
+        async for chunk in request.stream():
             yield chunk
         return
     async with request.form(max_files=1, max_fields=8, max_part_size=4096) as form:

@@ -6,27 +6,25 @@ import asyncio
 from collections import Counter
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.families import family as family_named
 from mmsbgen.families import names
-from mmsbgen.kernels.complete import complete, parse_value
+from mmsbgen.kernels.complete import parse_value
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
-from mmsbgen.kernels.problem import Parameter, Value
+from mmsbgen.kernels.problem import Parameter
 from mmsbgen.kernels.render import render
-from mmsbgen.kernels.space import Traits
-from mmsbgen.service.http.middleware import need_token
+from mmsbgen.kernels.space import Traits, describe
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models import kernel_models
-from mmsbgen.service.models.kernel_models import Name, Pair, Text
+from mmsbgen.service.models.kernel_models import Name, Pair, Text, values_of
 from mmsbgen.service.routes.tuning_routes import Problem, pairs
 from mmsbgen.service.service_context import context_of
 
 router = APIRouter(prefix="/api/v1", tags=["kernels"], responses=documented(401, 421, 422, 429, 503))
 
 Dialect = Literal["cuda", "opencl"]
-_SEARCH_SECONDS = 20.0
 FamilyName = Annotated[Text, Query(description="The family of kernels; registered, and never a file.")]
 
 
@@ -43,16 +41,6 @@ def kernels(family: FamilyName = "mmsb") -> kernel_models.KernelList:
     )
 
 
-@router.get("/kernels/{family}/{name}", response_model=kernel_models.KernelModel, responses=documented(404))
-def kernel(family: Annotated[Name, Path()], name: Annotated[Name, Path()]) -> kernel_models.KernelModel:
-    """One kernel."""
-    try:
-        found = family_named(family)
-        return _kernel(found, found.kernel(name))
-    except InputError as error:
-        raise HTTPException(404, str(error)) from None
-
-
 @router.get("/source", response_model=kernel_models.SourceModel)
 async def source(
     request: Request,
@@ -67,8 +55,7 @@ async def source(
 ) -> kernel_models.SourceModel:
     """The source of a kernel, for a device or a language.
 
-    Axes that are not given come from the best known configuration for the device, or from the default.  Where these do
-    not go with the given ones, others are searched for, which needs the token.
+    Axes that are not given come from the best known configuration for the device, or from the default.
     """
     found = family_named(family)
     spec = found.kernel(kernel)
@@ -80,25 +67,16 @@ async def source(
         if backend is not None:
             raise InputError("device and backend each say what the source is for: give one of them")
         await core.discovered.wait()
-        target = await core.look_ups.target(device)
+        target, selection, _ = await asyncio.to_thread(core.look_ups.selected, device, found, kernel, values)
         traits = target.traits
-        selection = await core.look_ups.configuration(target, found, kernel, values)
         config, selected = selection.config, f"{selection.tier}: {selection.reason}"
     else:
         traits = _traits(backend or "opencl")
     if traits.dialect not in spec.dialects:
         raise InputError(f"{kernel} is not written in {traits.dialect}; it is in {', '.join(spec.dialects)}")
     asked = dict(config or spec.default(values, traits)) | given
-    if spec.space.refusal(asked, values, traits) is not None:
-        # A search of all configurations takes seconds: in a process of its own, and not for every web page.
-        need_token(request, "a search for a configuration with these axes")
-        items = tuple(sorted(given.items()))
-        try:
-            asked = await core.searches.run_for(
-                request, _SEARCH_SECONDS, _completed, family, kernel, values.items_, traits, items
-            )
-        except (TimeoutError, EOFError, MemoryError):
-            raise HTTPException(422, f"a search for these axes takes more than {_SEARCH_SECONDS:g} s") from None
+    if (reason := spec.space.refusal(asked, values, traits)) is not None:
+        raise InputError(f"these axes do not go with the others of {describe(asked)}: {reason}; give those too")
     made = await asyncio.to_thread(render, spec, values, asked, traits)
     return kernel_models.SourceModel(
         kernel=kernel,
@@ -112,14 +90,6 @@ async def source(
     )
 
 
-_Items = tuple[tuple[str, Value], ...]
-
-
-def _completed(family: str, kernel: str, problem: _Items, traits: Traits, given: _Items) -> dict[str, Value]:
-    found = family_named(family)
-    return complete(found.kernel(kernel), found.problem(**dict(problem)), [traits], dict(given)).config
-
-
 def _traits(dialect: Dialect) -> Traits:
     """Traits of a GPU for CUDA and of a CPU for OpenCL, the defaults of ``mmsbgen render``."""
     lanes = 32 if dialect == "cuda" else 0
@@ -127,31 +97,20 @@ def _traits(dialect: Dialect) -> Traits:
 
 
 def _kernel(family: KernelFamily, spec: KernelSpec) -> kernel_models.KernelModel:
-    return kernel_models.KernelModel(
-        family=family.name,
-        name=spec.name,
-        doc=spec.doc,
-        dialects=list(spec.dialects),
-        parameters=list(spec.parameters),
-        axes=[
-            kernel_models.AxisModel(name=a.name, values=list(a.values), doc=a.doc, mode=a.name in spec.modes)
-            for a in spec.space.axes
-        ],
-        constraints=list(Counter(rule.name for rule in spec.space.constraints)),
-        arguments=[
-            kernel_models.ArgumentModel(name=a.name, ctype=a.ctype, role=a.role, doc=a.doc) for a in spec.arguments
-        ],
-        worth_tuning=spec.name in (family.tuned or family.kernels),
-    )
+    axes = [
+        kernel_models.AxisModel(name=a.name, values=list(a.values), doc=a.doc, mode=a.name in spec.modes)
+        for a in spec.space.axes
+    ]
+    found = {
+        "family": family.name,
+        "axes": axes,
+        "constraints": list(Counter(rule.name for rule in spec.space.constraints)),
+        "worth_tuning": spec.name in (family.tuned or family.kernels),
+    }
+    return kernel_models.KernelModel(**values_of(spec, kernel_models.KernelModel) | found)
 
 
 def _parameter(one: Parameter) -> kernel_models.ParameterModel:
     number = isinstance(one.default, int) and not isinstance(one.default, bool)
-    return kernel_models.ParameterModel(
-        name=one.name,
-        default=one.default,
-        doc=one.doc,
-        minimum=one.minimum if number else None,
-        maximum=one.maximum if number else None,
-        choices=list(one.choices),
-    )
+    bounds = {} if number else {"minimum": None, "maximum": None}
+    return kernel_models.ParameterModel(**values_of(one, kernel_models.ParameterModel) | bounds)

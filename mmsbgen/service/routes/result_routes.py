@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path as FilePath
 from typing import Annotated
 
 from anyio.to_thread import run_sync
@@ -15,8 +11,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from mmsbgen.service.detections import DetectionView
-from mmsbgen.service.exported_results import ExportName, export
-from mmsbgen.service.http.middleware import need_token
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models.job_models import DetectionResult, FileName, MemberPage, Vertex
 from mmsbgen.service.models.kernel_models import Text
@@ -85,37 +79,3 @@ def file(
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(told["bytes"])}
     kind = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
     return StreamingResponse(core.queue.read(job, "output", name), media_type=kind, headers=headers)
-
-
-@router.get(
-    "/{job}/exports/{name}",
-    response_class=StreamingResponse,
-    responses={
-        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
-        **documented(413),
-    },
-)
-async def exported(request: Request, job: Id, name: Annotated[ExportName, Path()]) -> StreamingResponse:
-    """A detection for other programs: memberships as CSV, the graph with its communities, or the report.
-
-    It needs the token, as making one may take long.
-    """
-    need_token(request, "an export")
-    core = context_of(request)
-    await asyncio.to_thread(found, core.queue, job)
-    limits = core.settings.limits
-    with tempfile.TemporaryDirectory(prefix="mmsbgen-export-") as folder:
-        arguments = (core.settings.database, job, name, FilePath(folder))
-        try:
-            path = await core.exports.run_for(request, limits.intake_seconds, export, *arguments)
-        except TimeoutError:
-            raise HTTPException(413, f"{name} takes more than {limits.intake_seconds:g} s to make") from None
-        except (EOFError, MemoryError):
-            raise HTTPException(413, f"{name} takes more memory to make than is given to it") from None
-        file = path.open("rb")  # it can be read although its name goes with the folder
-        size = path.stat().st_size
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(size)}
-    # Not text/html, so that a browser never shows a report with the rights of this site.
-    return StreamingResponse(
-        iter(partial(file.read, 1 << 20), b""), media_type="application/octet-stream", headers=headers
-    )

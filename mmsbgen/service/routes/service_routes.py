@@ -10,7 +10,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from mmsbgen.base.version import __version__
 from mmsbgen.db.store.schema import REVISION
 from mmsbgen.service.http.problem_details import documented
-from mmsbgen.service.http.uploads import body_chunks
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.service_context import context_of
 
@@ -77,12 +76,10 @@ async def add_records(
     """
     core = context_of(request)
     try:
-        async with core.intake.unpacked(body_chunks(request), core.settings.limits.records) as path:
+        async with core.intake.unpacked(request.stream(), core.settings.limits.records) as path:
             added = await core.intake.records(path, core.settings.database, dry_run)
     except Exception:
         core.metrics.uploads.labels("records", "refused").inc()
         raise
     core.metrics.uploads.labels("records", "taken").inc()
-    if not dry_run:
-        await core.look_ups.refresh()
     return kernel_models.Added(**added)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord, newest_rates
+from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord, newest_rates
 from mmsbgen.db.store import paging
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.record_key import device_record
 from mmsbgen.service.http.problem_details import documented
-from mmsbgen.service.lookups import Asked
 from mmsbgen.service.models import kernel_models
-from mmsbgen.service.models.kernel_models import Cursor, Digest, KernelPath, Name, Pair, Status, Text
+from mmsbgen.service.models.kernel_models import Cursor, Digest, KernelPath, Name, Pair, Status, Text, values_of
 from mmsbgen.service.service_context import context_of
 from mmsbgen.service.shipped_records import shipped
 from mmsbgen.tuner.run.changed_keys import of_program
@@ -51,10 +51,11 @@ def devices(request: Request) -> kernel_models.DeviceList:
     copy, gather = newest_rates([*core.store.roofs(), *shipped().roofs])
     known = []
     for key, (device, count) in ({k: (d, 0) for k, d in shipped().devices.items()} | counted).items():
-        values = {
-            name: getattr(device, name) for name in kernel_models.KnownDevice.model_fields if hasattr(device, name)
+        values = values_of(device, kernel_models.KnownDevice) | {
+            "trials": count,
+            "shipped": key in shipped().devices,
+            "local": key in local,
         }
-        values |= {"trials": count, "shipped": key in shipped().devices, "local": key in local}
         known.append(kernel_models.KnownDevice(**values, copy_gbps=copy.get(key), gather_gbps=gather[key]))
     return kernel_models.DeviceList(
         local=[kernel_models.LocalDevice(**info.as_dict(), key=key) for key, info in local.items()],
@@ -73,17 +74,15 @@ async def best(
     ] = None,
     family: Annotated[Text, Query(description="The family of the kernel; registered, and never a file.")] = "mmsb",
     problem: Problem = [],  # noqa: B006
-) -> Response:
+) -> kernel_models.Best:
     """The best known configuration of a kernel for a device and a problem, with the reason for the choice.
 
     A run would use the same: the record of this exact key, else of the nearest trusted key, else the default.
-    New records of other processes count after a second or two.
+    New records of other processes count at once.
     """
     core = context_of(request)
     await core.discovered.wait()
-    body, how = await core.look_ups.best(Asked(device, family, kernel, tuple(sorted(pairs(problem).items()))))
-    core.metrics.look_ups.labels(how).inc()
-    return Response(body, media_type="application/json")
+    return await asyncio.to_thread(core.look_ups.best, device, family, kernel, pairs(problem))
 
 
 @router.get("/trials", response_model=kernel_models.TrialPage, responses=documented(404))
@@ -119,29 +118,6 @@ def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> kernel_models
     return _trial(found)
 
 
-@router.get("/runs", response_model=kernel_models.RunPage)
-def runs(request: Request, limit: Limit = 50, cursor: After = None) -> kernel_models.RunPage:
-    """Tuning runs, newest first."""
-    page = paging.runs(context_of(request).store, limit=limit, cursor=cursor)
-    return kernel_models.RunPage(
-        runs=[kernel_models.RunModel(**_run(found)) for found in page.records], next=page.cursor
-    )
-
-
-@router.get("/runs/{uuid}", response_model=kernel_models.RunDetail, responses=documented(404))
-def one_run(request: Request, uuid: Annotated[Text, Path()]) -> kernel_models.RunDetail:
-    """One tuning run with the roofs that it measured, from the database or the records that come with the package.
-
-    The first eight or more digits of the uuid are enough if they match one run only.
-    """
-    store = context_of(request).store
-    found = _run_named(store, uuid)
-    roofs = store.roofs(run=found.uuid)
-    if not roofs and found.uuid in shipped().runs:
-        roofs = [roof for roof in shipped().roofs if roof.run == found.uuid]
-    return kernel_models.RunDetail(**_run(found), roofs=[_roof(roof) for roof in roofs])
-
-
 def _run_named(store: Store, text: str) -> RunRecord:
     try:
         return paging.run_named(store, text, shipped().runs)
@@ -160,32 +136,16 @@ def _values(texts: dict[str, str]) -> dict[str, Any]:
 
 def _trial(trial: TrialRecord) -> kernel_models.TrialModel:
     key = trial.key
+    values = values_of(trial, kernel_models.TrialModel)
     return kernel_models.TrialModel(
+        **values,
         trial=trial.uid,
         device=key.device.label,
         device_key=key.device.key,
         compiler=" ".join(filter(None, (key.toolchain.compiler, key.toolchain.version))),
         family=key.kernel.family,
         kernel=key.kernel.name,
-        template_digest=trial.template_digest,
         stale=any(found.part == "template digest" for found in of_program(trial)),
         problem=dict(key.problem.params),
         configuration=dict(trial.config),
-        **{name: getattr(trial, name) for name in kernel_models.TRIAL_FIELDS},
-    )
-
-
-def _run(run: RunRecord) -> dict[str, Any]:
-    names = (name for name in kernel_models.RunModel.model_fields if name != "run")
-    return {"run": run.uuid, **{name: getattr(run, name) for name in names}}
-
-
-def _roof(roof: RoofRecord) -> kernel_models.RoofModel:
-    return kernel_models.RoofModel(
-        device=roof.device.label,
-        device_key=roof.device.key,
-        kind=roof.kind,  # type: ignore[arg-type]
-        row_bytes=roof.row_bytes,
-        gbps=roof.gbps,
-        measured_at=roof.measured_at,
     )

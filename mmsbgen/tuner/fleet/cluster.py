@@ -134,10 +134,7 @@ def connected(address: str) -> Iterator[Any]:
         try:
             client = client_of(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
-            raise InputError(
-                f"no scheduler answers at {address!r} ({type(error).__name__}): name it as tcp://HOST:PORT, "
-                "and start one with 'dask scheduler'"
-            ) from None
+            raise _no_scheduler(address, error) from None
         with client:
             _await_workers(client, 1, address)
             yield client
@@ -160,10 +157,7 @@ def serve(address: str, spec: str | None, told: Callable[[DeviceInfo], None]) ->
             await asyncio.wait_for(nanny, _START_S)
         except (OSError, ValueError, TimeoutError) as error:
             await nanny.close()
-            raise InputError(
-                f"no scheduler answers at {address!r} ({type(error).__name__}): name it as tcp://HOST:PORT, "
-                "and start one with 'dask scheduler'"
-            ) from None
+            raise _no_scheduler(address, error) from None
         told(info)
         await nanny.finished()
 
@@ -236,6 +230,13 @@ def _await_workers(client: Any, count: int, where: str) -> None:
                 "start one on each machine and for each device with 'mmsbgen worker SCHEDULER --device SPEC'"
             )
         time.sleep(0.1)
+
+
+def _no_scheduler(address: str, error: Exception) -> InputError:
+    return InputError(
+        f"no scheduler answers at {address!r} ({type(error).__name__}): name it as tcp://HOST:PORT, "
+        "and start one with 'dask scheduler'"
+    )
 
 
 def _require() -> None:

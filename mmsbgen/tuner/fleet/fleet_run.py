@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.errors import InputError, MmsbgenError
@@ -38,7 +38,6 @@ from mmsbgen.tuner.run.tune import check_arguments, tune
 from mmsbgen.tuner.run.tuning_report import Progress, TuneReport
 from mmsbgen.tuner.search.parallel_search import ParallelLimit
 
-T = TypeVar("T")
 _TRIES = 3
 _MEASURED = 2
 """Attempts at a candidate whose workers die, so that it cannot take down a third machine."""
@@ -83,7 +82,8 @@ class FleetMeasurer:
 
     def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
         """Measure the roofs on one of the devices."""
-        return self._again(fleet_worker.roofs, self.bench, row_bytes, buffer_bytes)
+        found: Roofs = self._again("roofs", row_bytes, buffer_bytes)
+        return found
 
     def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None:
         """Select the kernel and problem to measure; each worker makes the inputs for its first candidate."""
@@ -93,39 +93,45 @@ class FleetMeasurer:
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
     ) -> TrialOutcome:
         """Measure on the first free device; if the worker dies in both attempts, the outcome is "crashed"."""
-        arguments = (self.bench, dict(config), best_s, patience or Patience(), check)
         with self.lanes.waiting():
             try:
-                return self._again(fleet_worker.measure, *arguments, tries=_MEASURED)
+                found: TrialOutcome = self._again(
+                    "measure", dict(config), best_s=best_s, patience=patience, check=check, tries=_MEASURED
+                )
             except LostError as lost:
                 return TrialOutcome("crashed", str(lost), lost=True)
+            return found
 
     def recheck(self, configs: Sequence[Config]) -> list[str | None]:
         """Check configurations together, all on one of the devices."""
-        return self._again(fleet_worker.recheck, self.bench, [dict(config) for config in configs])
+        found: list[str | None] = self._again("recheck", [dict(config) for config in configs])
+        return found
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations in turns, all on one of the devices."""
-        return self._again(fleet_worker.turns, self.bench, [dict(config) for config in configs], rounds)
+        found: list[Timing] = self._again("turns", [dict(config) for config in configs], rounds)
+        return found
 
     def meter(self) -> str:
         """Name of the energy meter of these devices."""
-        return self._again(fleet_worker.meter, self.bench)
+        return str(self._again("meter"))
 
     def energy(self, config: Config) -> Energy:
         """Joules of a call, measured on one of the devices."""
         with self.lanes.waiting():
-            return self._again(fleet_worker.energy, self.bench, dict(config))
+            found: Energy = self._again("energy", dict(config))
+            return found
 
-    def _again(self, function: Callable[..., T], *arguments: Any, tries: int = _TRIES) -> T:
-        """Run a function on a worker, and again on any worker if that one dies or its connection breaks.
+    def _again(self, method: str, *arguments: Any, tries: int = _TRIES, **how: Any) -> Any:
+        """Call a worker's measurer, and again on any worker if that one dies or its connection breaks.
 
         The cause is seldom a candidate, which crashes the worker's child and not the worker.
         """
+        task = fleet_worker.call, self.bench, method, arguments, how
         for _ in range(tries - 1):
             with contextlib.suppress(LostError):
-                return self.crew.ask(function, *arguments)
-        return self.crew.ask(function, *arguments)
+                return self.crew.ask(*task)
+        return self.crew.ask(*task)
 
 
 def tune_fleet(

@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.version import __version__
@@ -20,11 +21,7 @@ from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import template_digest
-from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
-from mmsbgen.tuner.measure.roofs import Roofs
-from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 
 DEVICE_VARIABLE = "MMSBGEN_WORKER_DEVICE"
@@ -78,41 +75,13 @@ def describe(family: str, kernels: Sequence[str]) -> Described:
     return Described(info, platform.node(), __version__, states)
 
 
-def roofs(bench: FleetBench, row_bytes: int, buffer_bytes: int) -> Roofs:
-    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.roofs`."""
+def call(bench: FleetBench, method: str, arguments: Sequence[Any], how: Mapping[str, Any]) -> Any:
+    """Call a method of :class:`mmsbgen.tuner.measure.measurer.Measurer`; outcomes say where they were found."""
     with _mine(bench) as measurer:
-        return measurer.roofs(row_bytes, buffer_bytes)
-
-
-def measure(bench: FleetBench, config: Config, best_s: float | None, patience: Patience, check: bool) -> TrialOutcome:
-    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.measure`."""
-    with _mine(bench) as measurer:
-        outcome = measurer.measure(config, best_s=best_s, patience=patience, check=check)
-    return replace(outcome, where=f"{platform.node()} {os.environ[DEVICE_VARIABLE]}")
-
-
-def recheck(bench: FleetBench, configs: Sequence[Config]) -> list[str | None]:
-    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.recheck`."""
-    with _mine(bench) as measurer:
-        return measurer.recheck(configs)
-
-
-def turns(bench: FleetBench, configs: Sequence[Config], rounds: int) -> list[Timing]:
-    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.turns`."""
-    with _mine(bench) as measurer:
-        return measurer.turns(configs, rounds)
-
-
-def meter(bench: FleetBench) -> str:
-    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.meter`."""
-    with _mine(bench) as measurer:
-        return measurer.meter()
-
-
-def energy(bench: FleetBench, config: Config) -> Energy:
-    """See :meth:`mmsbgen.tuner.measure.measurer.Measurer.energy`."""
-    with _mine(bench) as measurer:
-        return measurer.energy(config)
+        found = getattr(measurer, method)(*arguments, **how)
+    if isinstance(found, TrialOutcome):
+        return replace(found, where=f"{platform.node()} {os.environ[DEVICE_VARIABLE]}")
+    return found
 
 
 @contextlib.contextmanager
@@ -120,7 +89,7 @@ def _mine(bench: FleetBench) -> Iterator[Measurer]:
     """The measurer of this worker's device, loaded with the inputs of the task."""
     with _Kept.lock:
         kept, before = _Kept.measurer, _Kept.bench
-        if kept is None or before is None or (before.family, before.limits, before.seed) != _kind(bench):
+        if kept is None or before is None or _kind(before) != _kind(bench):
             if kept is not None:
                 kept.close()
             _Kept.measurer = kept = Measurer(os.environ[DEVICE_VARIABLE], bench.family, bench.limits, bench.seed)

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from mmsbgen.backends.base import Device, Event
 from mmsbgen.base.errors import InputError, MmsbgenError
@@ -38,16 +38,6 @@ class Energy:
     window_s: float
     step_s: float
     uncertainty: float
-
-
-class Meter(Protocol):
-    """A counter of the energy that a device has used."""
-
-    name: str
-
-    def joules(self) -> float:
-        """Joules since some moment in the past; never less than before."""
-        ...
 
 
 class NvmlMeter:
@@ -82,7 +72,7 @@ class NvmlMeter:
             raise MmsbgenError(f"the energy counter cannot be read any more (NVML: {error})") from None
 
 
-def meter_of(device: Device) -> Meter:
+def meter_of(device: Device) -> NvmlMeter:
     """The device's energy meter; raises :class:`InputError` naming the device and the remedy if there is none."""
     info = device.info
     name = f"{info.name} ({info.platform})"
@@ -95,7 +85,7 @@ def meter_of(device: Device) -> Meter:
 def measure_energy(
     device: Device,
     launch: Callable[[int], Event],
-    meter: Meter,
+    meter: NvmlMeter,
     seconds: float,
     least_s: float = _LEAST_S,
     alive: Callable[[], None] = lambda: None,

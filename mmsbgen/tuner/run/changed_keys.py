@@ -52,10 +52,6 @@ class Present:
         """
         return [*of_program(trial), *self._of_device(trial.key)]
 
-    def program_changed(self, trial: TrialRecord) -> bool:
-        """Whether the trial's kernel is gone or renders to another program today."""
-        return bool(of_program(trial))
-
     def _of_device(self, key: Key) -> list[Difference]:
         same = [info for info in self.devices if device_record(info).identity == key.device.identity]
         if not same:

@@ -90,7 +90,7 @@ def known_trials(
     - those of other data than ``data``, see :class:`mmsbgen.kernels.family.Dataset`.
     """
     failed: dict[str, str] = {}
-    for failure in store.quarantined(family=key.kernel.family, kernel=key.kernel.name):
+    for failure in store.quarantined(f"{key.kernel.family}/{key.kernel.name}"):
         if failure.key == key:
             for name in (failure.config_digest, failure.recorded_digest):
                 failed[name] = max(failed.get(name, ""), failure.created_at)

@@ -70,23 +70,17 @@ class Recorder:
         """
         timing = outcome.timing or Timing(())
         resources = dict(outcome.resources or {})
-        extra: dict[str, Any] = {"program": self.program(config)}
-        if self.data:
-            extra["data"] = self.data
-        if timing.batch > 1:
-            extra["batch"] = timing.batch
-        if outcome.where:
-            extra["where"] = outcome.where
-        if outcome.lost:
-            extra["lost"] = True
-        if ahead_s is not None:
-            extra["ahead_s"] = ahead_s
-        if outcome.prepare_s is not None:
-            extra["prepare_s"] = outcome.prepare_s
-        if timing.given_up:
-            extra["given_up"] = True
-        if "private_bytes" in resources:
-            extra["private_bytes"] = resources["private_bytes"]
+        told = {
+            "data": self.data or None,
+            "batch": timing.batch if timing.batch > 1 else None,
+            "where": outcome.where or None,
+            "lost": outcome.lost or None,
+            "ahead_s": ahead_s,
+            "prepare_s": outcome.prepare_s,
+            "given_up": timing.given_up or None,
+            "private_bytes": resources.get("private_bytes"),
+        }
+        extra = {name: value for name, value in told.items() if value is not None}
         trial = TrialRecord(
             run=self.run,
             key=self.key,
@@ -101,7 +95,7 @@ class Recorder:
             shared_bytes=resources.get("shared_bytes"),
             compile_s=outcome.compile_s,
             round=round_,
-            extra=extra,
+            extra={"program": self.program(config), **extra},
         )
         return trial if outcome.energy is None else with_energy(trial, outcome.energy)
 

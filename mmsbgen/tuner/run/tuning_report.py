@@ -122,33 +122,22 @@ class KernelReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The report as values for JSON; None where a value is not available."""
-        best, default = self.best, self.default
-        return {
-            "kernel": self.kernel,
+        best, default, verdict = self.best, self.default, self.verdict
+        own = ["kernel", "reused", "roof_fraction", "objective", "margin", "noise", "worst_s", "note"]
+        own += ["speedup_over_default", "speedup_over_worst"]
+        return {name: getattr(self, name) for name in own} | {
             "problem": dict(self.key.problem.params),
             "valid": len(self.space.configs),
             "refused": dict(self.space.refusals),
             "trials": dict(self.statuses),
-            "reused": self.reused,
             "best": None if best is None else dict(best.config),
-            "median_s": None if best is None else best.median_s,
-            "spread_s": None if best is None else best.spread_s,
-            "gbps": None if best is None else best.gbps,
-            "roof_fraction": self.roof_fraction,
-            "energy_j": None if best is None else best.energy_j,
-            "objective": self.objective,
-            "margin": self.margin,
-            "noise": self.noise,
-            "decided": None if self.verdict is None else self.verdict.decided,
-            "tied": [] if self.verdict is None else [dict(self.finals[i].config) for i in self.verdict.tied],
-            "near": [] if self.verdict is None else [dict(self.finals[i].config) for i in self.verdict.near],
+            **{name: getattr(best, name, None) for name in ("median_s", "spread_s", "gbps", "energy_j")},
+            "decided": None if verdict is None else verdict.decided,
+            "tied": [] if verdict is None else [dict(self.finals[i].config) for i in verdict.tied],
+            "near": [] if verdict is None else [dict(self.finals[i].config) for i in verdict.near],
             "given_up": sum(bool(trial.extra.get("given_up")) for trial in self.trials),
             "default": dict(self.space.default),
             "default_s": None if default is None else default.median_s,
-            "worst_s": self.worst_s,
-            "speedup_over_default": self.speedup_over_default,
-            "speedup_over_worst": self.speedup_over_worst,
-            "note": self.note,
         }
 
 

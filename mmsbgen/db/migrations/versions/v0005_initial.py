@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from mmsbgen.db.store.schema import Base
+from mmsbgen.db.store.schema import METADATA
 
 revision = "0005"
 down_revision = None
@@ -54,6 +54,6 @@ SELECT {_COLUMNS} FROM (
 
 def upgrade() -> None:
     """Create the tables and the views."""
-    Base.metadata.create_all(op.get_bind())
+    METADATA.create_all(op.get_bind())
     op.execute(_ALL)
     op.execute(_BEST)

@@ -7,18 +7,11 @@ import { bytes, count, el, failure, field, measured, number, percent, seconds, t
 const PAGE = 50;
 const MOST_OF_MATRIX = 30;
 const FILES = {
+  graph: "the graph, packed",
   "communities.txt": "one community a line",
   "memberships.npz": "memberships and strengths, for NumPy",
   "run.json": "settings, versions and metrics",
 };
-/** Files that the service makes on request from result and graph. */
-const EXPORTS = {
-  "report.html": "one page with pictures",
-  "communities.csv": "memberships, one a line",
-  "graph.gexf": "graph and communities, for Gephi",
-  "graph.graphml": "graph and communities, for Cytoscape and others",
-};
-
 /** A live chart of the held-out trace. */
 export function detectionLive() {
   const chart = new Chart({
@@ -88,12 +81,12 @@ function summary(found) {
 
 function downloads(job) {
   const said = el("div", { "aria-live": "polite" });
-  const button = (folder, name, title, text) => {
+  const button = (name, title, text) => {
     const made = el("button", { type: "button", class: "second", title }, text);
     made.addEventListener("click", async () => {
       made.disabled = true;
       said.replaceChildren(el("p", {}, `Getting ${name} …`));
-      await download(`jobs/${job.id}/${folder}/${name}`, name).then(
+      await download(`jobs/${job.id}/files/${name}`, name).then(
         () => said.replaceChildren(),
         (error) => said.replaceChildren(failure(error)),
       );
@@ -106,8 +99,7 @@ function downloads(job) {
     "div",
     { class: "downloads" },
     el("span", {}, "Download"),
-    files.map(([name, title]) => button("files", name, title, `${name} (${bytes(job.outputs[name].bytes)})`)),
-    "graph" in job.outputs ? Object.entries(EXPORTS).map(([name, title]) => button("exports", name, title, name)) : [],
+    files.map(([name, title]) => button(name, title, `${name} (${bytes(job.outputs[name].bytes)})`)),
     said,
   );
 }

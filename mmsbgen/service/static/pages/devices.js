@@ -82,7 +82,7 @@ function comparison(answers) {
       timed ? measured(seconds(best.expected_s), best.expected_s, slowest) : "not timed for it",
       trial?.roof_fraction ? roofed(trial.roof_fraction) : null,
       el("span", { class: `badge ${best.tier}` }, best.tier),
-      el("div", {}, el("div", {}, named(best.configuration)), el("div", { class: "quiet" }, best.reason, best.outlook ? `; ${best.outlook}` : "")),
+      el("div", {}, el("div", {}, named(best.configuration)), el("div", { class: "quiet" }, best.reason)),
     ];
   });
   return table("Best known configurations; times where a device was tuned for this very problem, with bars relative to the slowest: shorter is better", ["Device", "#Time", "#Of its roof", "Tier", "Configuration, and why"], rows);
