@@ -46,15 +46,25 @@ def print_report(report: TuneReport) -> None:
                 click.echo(f"{kernel.kernel}: no configuration worked{why}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
-        untried = [
-            kernel.kernel
-            for kernel in done
-            if [trial.config for trial in kernel.trials] == [kernel.space.default] and len(kernel.space.configs) > 1
-        ]
-        if untried and not report.interrupted:
-            of = "" if len(untried) == len(done) else f" of {', '.join(untried)}"
-            fewer = ", or --kernel for fewer kernels" if len(done) > 1 else ""
-            click.echo(f"There was time for the defaults{of} only: give a larger --budget-seconds{fewer}.")
+    if not report.interrupted and (late := _late(report)):
+        fewer = ", or --kernel for fewer kernels" if len(report.asked) > 1 else ""
+        click.echo(f"{late}: give a larger --budget-seconds{fewer}.")
+
+
+def _late(report: TuneReport) -> str:
+    """What there was no time for; empty if there was time for more than the default of every kernel."""
+    tried = [kernel for kernel in report.kernels if kernel.trials]
+    defaults = [
+        kernel.kernel
+        for kernel in tried
+        if [trial.config for trial in kernel.trials] == [kernel.space.default] and len(kernel.space.configs) > 1
+    ]
+    of = "" if len(defaults) == len(tried) else f" of {', '.join(defaults)}"
+    told = [f"There was time for the defaults{of} only"] if defaults else []
+    if report.untried:
+        which = f"to try {', '.join(report.untried)}" if tried else "to try any kernel"
+        told.append(f"there was no time {which}" if told else f"There was no time {which}")
+    return "; ".join(told)
 
 
 def _roofs(roofs: Roofs) -> str:
