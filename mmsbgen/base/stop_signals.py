@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import signal
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a request to end, and a terminal that was closed."""
+_SOON_S = 1e-3
 
 
 @contextlib.contextmanager
@@ -31,6 +33,33 @@ def handling(handler: Callable[[int, FrameType | None], Any], numbers: Sequence[
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
+
+
+class TimeUpError(KeyboardInterrupt):
+    """The moment of :func:`ending_at` has come."""
+
+
+@contextlib.contextmanager
+def ending_at(moment: float) -> Iterator[None]:
+    """Raise :class:`TimeUpError` in the block at ``moment`` (of :func:`time.monotonic`), wherever it is then.
+
+    Does nothing outside the main thread, and where there are no timers.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or moment == math.inf or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def over(_number: int, _frame: FrameType | None) -> None:
+        raise TimeUpError
+
+    with handling(over, [signal.SIGALRM]):
+        begin = time.monotonic()
+        earlier, _ = signal.setitimer(signal.ITIMER_REAL, max(_SOON_S, moment - begin))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, earlier and max(_SOON_S, earlier - (time.monotonic() - begin)))
 
 
 class StopRequest:

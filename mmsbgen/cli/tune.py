@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,7 +16,8 @@ from click.core import ParameterSource
 
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.printing.graph_tuning import GraphTuning, sentence
+from mmsbgen.base.stop_signals import TimeUpError, ending_at
+from mmsbgen.cli.printing.graph_tuning import GraphTuning, sentence, spent_on_reading
 from mmsbgen.cli.printing.tune_summary import print_report, progress_display
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table
 from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
@@ -24,7 +27,7 @@ from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
 from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import NamedPath
-from mmsbgen.tuner.run.tune_options import TuneOptions
+from mmsbgen.tuner.run.tune_options import TuneOptions, last_moment
 
 if TYPE_CHECKING:
     from mmsbgen.kernels.family import KernelFamily, KernelSpec
@@ -109,6 +112,7 @@ def tune(
     """
     from mmsbgen.families import resolve_family
 
+    began, budget_s = time.monotonic(), given["budget_seconds"]
     kernels = tuple(dict.fromkeys(kernels))
     data: Path | None = given["data"]
     reading = reading_of_option(given, given["graph"])
@@ -117,7 +121,11 @@ def tune(
     sizes, k = dict(pairs(given["values"], "--problem")), given["k"]
     if k is not None and "K" in sizes:
         raise InputError(f"-k {k} and --problem K={sizes['K']} both give the number of communities: leave one out")
-    of_graph = graph_run(given, reading, found)
+    try:
+        with ending_at(math.inf if budget_s is None else last_moment(began, budget_s)):
+            of_graph = graph_run(given, reading, found)
+    except TimeUpError:
+        raise spent_on_reading(budget_s) from None
     if data is not None and found.name == "mmsb":
         raise InputError(f"--data {data} is for other families: give the graph of mmsb as --graph FILE -k K")
     of_data = {} if data is None else dict(found.dataset(data).values)
@@ -139,7 +147,7 @@ def tune(
         raise InputError("--device, --workers and --scheduler each say where to tune: give one of them")
     report: TuneReport | FleetReport
     progress = None if no_progress(context) else progress_display(live=not several)
-    chains = None if of_graph is None or several else GraphTuning(of_graph, options)
+    chains = None if of_graph is None or several else GraphTuning(of_graph, options, began)
     gain: ChainGain | str | None = None
     try:
         with open_store(database, when_used=True) as store:

@@ -119,12 +119,15 @@ class Space:
         # How many combinations have the same values of the first axes.
         alike = [math.prod(map(len, values[count:])) for count in range(len(values) + 1)]
         places = [0] * len(values)
+        # Answers that hold for the combination at hand.
+        held: list[_Answer | None] = [None] * len(answers)
         while True:
             config = {name: those[at] for name, those, at in zip(names, values, places, strict=True)}
             deepest, reason = -1, None
-            for name, answer in answers:
-                found, read = answer.of(config)
-                deepest = max(deepest, read)
+            for at, (name, answer) in enumerate(answers):
+                found, read = held[at] = held[at] or answer.of(config)
+                if read > deepest:
+                    deepest = read
                 if found is not None:
                     reason = f"{name}: {found}"
                     break
@@ -137,6 +140,7 @@ class Space:
                 return
             places[turned] += 1
             places[turned + 1 :] = [0] * (len(places) - turned - 1)
+            held = [None if one is None or one[1] >= turned else one for one in held]
 
     def configs(self, problem: Problem, traits: Traits) -> list[dict[str, Value]]:
         """Every valid configuration for this problem and device."""

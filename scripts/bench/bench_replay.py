@@ -63,7 +63,7 @@ def side_by_side(report: Report, have: Sequence[Sweep], index: Index, seeds: int
         name, began = "default" if strategy == KNOWING else strategy, time.perf_counter()
         pairs = made[strategy] = []
         for sweep in have:
-            expected = known_of_others(sweep, index, family()) if strategy == KNOWING else None
+            expected = known_of_others(sweep, index, family()) if strategy == KNOWING else ()
             how: dict[str, Any] = {"share": TWENTIETH, "expected": expected}
             begun, blind = (
                 [replay(sweep, name, seed=s, blind=blind, **how) for s in range(seeds)] for blind in (False, True)

@@ -24,7 +24,7 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.run.kernel_trials import spent_s
-from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, ExpectedTimes
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates
 from mmsbgen.tuner.search.cost_model import model_of
 from mmsbgen.tuner.search.strategies import search
 from mmsbgen.tuner.search.transfer_model import expected_slowdowns
@@ -74,7 +74,7 @@ class Sweep:
         """Whether the built-in default, with which every tune begins, was recorded."""
         return dict(self.spec.default(self.problem, self.traits)) in [dict(config) for config in self.configs]
 
-    def candidates(self, *, seed: int = 0, blind: bool = False, expected: ExpectedTimes | None = None) -> Candidates:
+    def candidates(self, *, seed: int = 0, blind: bool = False, expected: tuple[float, ...] = ()) -> Candidates:
         """The recorded configurations as a space, with what other records let expect of each.
 
         A search begins with the built-in default; with one that the seed draws where that was not recorded, and with
@@ -159,7 +159,7 @@ def replay(
     share: float = 0.1,
     unit: Unit = "trials",
     blind: bool = False,
-    expected: ExpectedTimes | None = None,
+    expected: tuple[float, ...] = (),
 ) -> Replay:
     """Let a strategy search a sweep with ``share`` of the trials, or of the seconds, that all of it took.
 
@@ -184,11 +184,10 @@ def replay(
     return Replay(strategy, seed, recorded.spent, tuple(best / sweep.best_s - 1 for best in bests))
 
 
-def known_of_others(sweep: Sweep, index: Index, family: KernelFamily) -> ExpectedTimes | None:
-    """What the records of other problems on the device let one expect of a sweep."""
+def known_of_others(sweep: Sweep, index: Index, family: KernelFamily) -> tuple[float, ...]:
+    """What the records of other problems on the device let one expect of a sweep; empty without enough."""
     here = sweep.key
-    others = [g for g in index.groups(here) if g.key.device.identity == here.device.identity]
-    others = [group for group in others if group.key.problem.params != here.problem.params]
+    others = [group for group in index.groups(here) if group.key.problem.params != here.problem.params]
     return expected_slowdowns(family, here, others, sweep.configs)
 
 

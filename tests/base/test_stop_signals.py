@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.base.stop_signals import StopRequest, TimeUpError, ending_at
 
 WAITS = """
 import sys, time
@@ -27,6 +27,20 @@ with found.listening():
     sys.stdin.readline()
     print(found.count, found.last, flush=True)
 """
+
+
+@pytest.mark.parametrize("late", [-1.0, 0.05])
+def test_time_that_is_up_ends_a_block_and_leaves_an_earlier_alarm(late: float) -> None:
+    before, (earlier, _) = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+    began = time.monotonic()
+    with pytest.raises(TimeUpError), ending_at(began + late):
+        time.sleep(20)
+    assert time.monotonic() - began < 10
+    with ending_at(began + 1000):
+        pass
+    assert signal.getsignal(signal.SIGALRM) is before
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    assert (left == 0) if earlier == 0 else (0 < left <= earlier)
 
 
 @pytest.mark.slow

@@ -133,6 +133,21 @@ def test_every_configuration_is_a_dot_in_every_axis_panel(pictures: dict[str, Pi
             assert min(axes.lines[0].get_ydata()) == pytest.approx(case.best_s)
 
 
+def test_in_parallel_coordinates_lines_end_at_their_times_the_fastest_last(
+    pictures: dict[str, Picture], bundle: Bundle
+) -> None:
+    case = max(cases_of(bundle.trials), key=lambda case: len(case.times))
+    axes = pictures[f"parallel-{slug(case.kernel.name)}-{slug(case.label)}"].figure.axes[0]
+    (lines,) = axes.collections
+    ends = [float(points[-1, 1]) for points in lines.get_segments()]
+    assert 3 < len(ends) <= 300
+    assert ends == sorted(ends, reverse=True)
+    slow = np.log(np.array([*case.times.values()]) / case.best_s) / np.log(case.worst_s / case.best_s)
+    assert ends[-1] == 0.0
+    assert all(np.isclose(slow, end).any() for end in ends)
+    assert len(axes.get_xticks()) == len(lines.get_segments()[0])
+
+
 def test_history_tells_drivers_apart(bundle: Bundle) -> None:
     first = next(trial for trial in bundle.trials if trial.status == "ok")
     run = next(run for run in bundle.runs if run.uuid == first.run)

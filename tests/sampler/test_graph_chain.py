@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_a_configuration_that_wins_alone_and_loses_in_the_chain_is_not_used(
     with open_store(tmp_path / "tuning.sqlite3") as store:
         store.add_bundle(Bundle([run], [], trials))
         assert selected(store) == bad
-        tuning = GraphTuning(GraphRun(parts, options), {"budget_seconds": None, "objective": "time"})
+        tuning = GraphTuning(GraphRun(parts, options), {"budget_seconds": None, "objective": "time"}, 0.0)
         gain = tuning.gain(report, store)
         assert isinstance(gain, ChainGain)
         assert gain.slower, gain
@@ -109,7 +110,9 @@ def test_ratios_are_those_of_turns() -> None:
 def test_search_and_chains_share_the_budget(budget: float) -> None:
     parts = split_of(load_graph(GRAPH), Options(n_communities=K))
     options = {"budget_seconds": budget, "objective": "time"}
-    with GraphTuning(GraphRun(parts, Options(n_communities=K)), options).recorded(None, options) as file:
+    with GraphTuning(GraphRun(parts, Options(n_communities=K)), options, time.monotonic()).recorded(
+        None, options
+    ) as file:
         assert file is None, "rows of few communities are dense"
     most = budget if budget < 20.0 else 0.85 * budget
     assert most - 1.0 < options["budget_seconds"] <= most

@@ -123,10 +123,10 @@ def test_records_of_other_problems_save_trials() -> None:
     losses: dict[bool, list[float]] = {False: [], True: []}
     more = []
     for sweep in sweeps(trials, family(), least=60):
-        if (expected := known_of_others(sweep, index, family())) is not None:
+        if expected := known_of_others(sweep, index, family()):
             share, needed = min(20, len(sweep.configs) // 2) / len(sweep.configs), {}
             for knows in (False, True):
-                given = expected if knows else None
+                given = expected if knows else ()
                 runs = [replay(sweep, "default", seed=seed, share=share, expected=given) for seed in range(3)]
                 losses[knows].append(median(run.losses[9] for run in runs))
                 needed[knows] = median(map(until_near, runs))

@@ -20,6 +20,7 @@ from mmsbgen.cli.printing.tune_summary import certainty
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.tuner.measure.noise import judge
 
+GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]
 
 
@@ -56,6 +57,7 @@ def call(*words: str) -> Result:
         ("--workers nosuch", "no device matches 'nosuch'"),
         ("--workers all --budget-seconds -1", "budget_seconds=-1.0: it must be above 0"),
         ("--workers all --objective beauty", "'beauty' is not one of"),
+        (f"--device fake --graph {GRAPH} -k 9 --budget-seconds 1e-9", "1e-09: that was spent on reading the graph"),
     ],
 )
 def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_path: Path) -> None:

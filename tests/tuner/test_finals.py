@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.timing import Timing
-from mmsbgen.tuner.run.finals import METER_S, metered, timed_in_turns
+from mmsbgen.tuner.run.finals import METER_S, in_time, metered, timed_in_turns
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(math.inf, [3, 9, 1, 2]), (60.0, [3, 1, 2]), (10.0, [3])])
+def test_the_slowest_finalists_are_left_out_where_time_is_short(seconds: float, kept: list[int]) -> None:
+    trials: list[Any] = [SimpleNamespace(median_s=float(median)) for median in (3, 9, 1, 2)]
+    assert [trial.median_s for trial in in_time(trials, seconds)] == kept
 
 
 def test_without_a_budget_of_seconds_all_are_metered_the_winner_first() -> None:

@@ -374,9 +374,16 @@ def test_what_a_search_tries_first_is_foreseen(store: Store, strategy: str, budg
 
 @pytest.mark.alone
 def test_the_budget_of_seconds_holds(store: Store) -> None:
-    report = faked(store, "update_phi", budget_seconds=2.0)
-    assert report.seconds < 6
+    report = faked(store, "update_phi", budget_seconds=4.0)
+    assert report.seconds < 1.1 * 4 + 2
     assert 1 <= len(report.kernels[0].trials) < len(report.kernels[0].space.configs)
+
+
+def test_nothing_begins_after_the_budget(store: Store) -> None:
+    report = faked(store, budget_seconds=1e-6)
+    assert (report.status, report.kernels, report.untried) == ("finished", [], ["theta_end"])
+    assert report.as_dict()["untried"] == ["theta_end"]
+    assert store.trials(run=report.run) == []
 
 
 @pytest.mark.slow

@@ -195,7 +195,7 @@ def _sorted(rows: Sequence[dict[str, Any]], values: Sequence[Any], largest_first
 def _print_records(records: Iterable[tuple[str, _Parts]], width: int) -> None:
     """Print records of at most ``_MOST_LINES`` lines of ``width`` characters; what is longer is cut, but headings wrap.
 
-    The line that takes most room gets the lines that are left.
+    Each part gets the lines that it needs, but leaves one for each of those after it.
     """
     heading = ""
     for number, (head, parts) in enumerate(records):
@@ -208,11 +208,10 @@ def _print_records(records: Iterable[tuple[str, _Parts]], width: int) -> None:
 
 def _fitted(parts: _Parts, width: int) -> list[str]:
     texts = [text for line in sorted(parts) if (text := _joined(parts[line], width))]
-    longest = max(range(len(texts)), key=lambda at: len(texts[at]), default=0)
     found: list[str] = []
     for at, text in enumerate(texts):
         indent = _INDENT if at else ""
-        most = _MOST_LINES - len(texts) + 1 if at == longest else 1
+        most = _MOST_LINES - len(found) - (len(texts) - at - 1)
         wrapped = textwrap.wrap(text, width - len(indent), break_on_hyphens=False) if most > 1 else [text]
         kept = [*wrapped[: most - 1], " ".join(wrapped[most - 1 :])] if len(wrapped) > most else wrapped
         found += [indent + _cut(line, width - len(indent)) for line in kept]

@@ -29,7 +29,7 @@ def print_report(report: TuneReport) -> None:
         click.echo(_roofs(roofs))
     if done := [kernel for kernel in report.kernels if kernel.trials]:
         sides = dict.fromkeys(("kernel", "trials"), "left")
-        numbers = "median", "spread", "prepare", "energy", "of roof", "vs default", "vs worst", "margin"
+        numbers = "median", "prepare", "energy", "of roof", "vs default", "margin"
         sides |= dict.fromkeys(numbers, "right")
         rows = [_row(kernel) for kernel in done]
         click.echo()
@@ -44,17 +44,29 @@ def print_report(report: TuneReport) -> None:
                 last = next((trial for trial in reversed(kernel.trials) if trial.message), None)
                 why = f"; the last: {shown(last.message)}" if last else ""
                 click.echo(f"{kernel.kernel}: no configuration worked{why}")
+            if why := ", ".join(f"{n} {status}" for status, n in kernel.statuses.most_common() if status != "ok"):
+                click.echo(f"  Failed: {why}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
-        untried = [
-            kernel.kernel
-            for kernel in done
-            if [trial.config for trial in kernel.trials] == [kernel.space.default] and len(kernel.space.configs) > 1
-        ]
-        if untried and not report.interrupted:
-            of = "" if len(untried) == len(done) else f" of {', '.join(untried)}"
-            fewer = ", or --kernel for fewer kernels" if len(done) > 1 else ""
-            click.echo(f"There was time for the defaults{of} only: give a larger --budget-seconds{fewer}.")
+    if not report.interrupted and (late := _late(report)):
+        fewer = ", or --kernel for fewer kernels" if len(report.asked) > 1 else ""
+        click.echo(f"{late}: give a larger --budget-seconds{fewer}.")
+
+
+def _late(report: TuneReport) -> str:
+    """What there was no time for; empty if there was time for more than the default of every kernel."""
+    tried = [kernel for kernel in report.kernels if kernel.trials]
+    defaults = [
+        kernel.kernel
+        for kernel in tried
+        if [trial.config for trial in kernel.trials] == [kernel.space.default] and len(kernel.space.configs) > 1
+    ]
+    of = "" if len(defaults) == len(tried) else f" of {', '.join(defaults)}"
+    told = [f"There was time for the defaults{of} only"] if defaults else []
+    if report.untried:
+        which = f"to try {', '.join(report.untried)}" if tried else "to try any kernel"
+        told.append(f"there was no time {which}" if told else f"There was no time {which}")
+    return "; ".join(told)
 
 
 def _roofs(roofs: Roofs) -> str:
@@ -83,17 +95,16 @@ def certainty(verdict: FinalsVerdict, rival: str) -> str:
 
 def _row(kernel: KernelReport) -> dict[str, str]:
     best = kernel.best
-    counts = ", ".join(f"{count} {status}" for status, count in kernel.statuses.most_common())
+    failed = len(kernel.trials) - kernel.statuses["ok"]
+    counts = f"{kernel.statuses['ok']} ok" + (f", {failed} failed" if failed else "")
     row = {"kernel": kernel.kernel, "trials": counts + (f" ({kernel.reused} known)" if kernel.reused else "")}
     if best is not None:
         row |= {
             "median": seconds(best.median_s),
-            "spread": seconds(best.spread_s),
             **({} if "prepare_s" not in best.extra else {"prepare": seconds(best.extra["prepare_s"])}),
             **({} if best.energy_j is None else {"energy": f"{best.energy_j:.4g} J"}),
             "of roof": of_roof(kernel.roof_fraction),
             "vs default": _times(kernel.speedup_over_default),
-            "vs worst": _times(kernel.speedup_over_worst),
             "margin": "" if kernel.margin is None else f"{kernel.margin:.1%}".replace("-0.0%", "0.0%"),
         }
     return row

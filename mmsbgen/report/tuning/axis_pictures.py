@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.collections import LineCollection
 from matplotlib.ticker import FuncFormatter
 
 from mmsbgen.base.id_text import plain
@@ -14,46 +16,101 @@ from mmsbgen.report.style import (
     INK,
     MANY_MARKS,
     MUTED,
+    PAPER,
     Picture,
     colour,
     finish_panels,
     log_scale,
     panels,
+    scale_of_strength,
     single,
     slug,
+    some,
 )
 from mmsbgen.report.tuning.cases import Case, problem_texts
 
-#: Most cases with a picture of their own, searches in one picture, and labelled values of an axis.
-_CASES, _SEARCHES, _VALUES = 6, 8, 18
+#: Most cases with a picture of their own, searches in one, labelled values of an axis, and lines of configurations.
+_CASES, _SEARCHES, _VALUES, _LINES = 6, 8, 18, 300
 #: A roof is drawn only if it is less than this many times faster than the best configuration.
 _FAR = 50
 
 
 def by_axis(cases: Sequence[Case]) -> list[Picture]:
-    """The times of configurations by the value of each axis, a picture for each of the largest cases."""
+    """The times of configurations by the value of each axis, a picture for each of the largest cases.
+
+    The largest also has one in parallel coordinates.
+    """
     most = sorted(cases, key=lambda case: -len(case.times))
-    chosen: dict[tuple[str, str], Case] = {}
+    by_kernel: dict[tuple[str, str], Case] = {}
     for case in most:
-        chosen.setdefault((case.label, case.kernel.name), case)
-    return [_axes_of(case, cases) for case in list(chosen.values())[:_CASES] if len(case.times) > 3]
+        by_kernel.setdefault((case.label, case.kernel.name), case)
+    chosen = [case for case in list(by_kernel.values())[:_CASES] if len(case.times) > 3]
+    found = [_axes_of(case, cases) for case in chosen]
+    return [*found[:1], *some(*map(_parallel, chosen[:1])), *found[1:]]
 
 
-def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
+def _moving(case: Case) -> dict[str, list[Any]]:
+    """The values of each axis that has several, in order; axes that matter most come first."""
     by_text: dict[str, dict[str, Any]] = {}
     for config in case.configs.values():
         for name, value in config.items():
             by_text.setdefault(name, {})[repr(value)] = value  # 8.0 and True equal 8 and 1, and are others
-    values = {name: list(found.values()) for name, found in by_text.items()}
-    moving = [name for name, found in values.items() if len(found) > 1]
-    moving.sort(key=lambda name: -_weight(case, name))
+    names = sorted((name for name, found in by_text.items() if len(found) > 1), key=lambda name: -_weight(case, name))
+    return {name: _ordered(list(by_text[name].values()), case, name) for name in names}
+
+
+def _parallel(case: Case) -> Picture | None:
+    """Configurations as lines through their values, one upright a setting; None where fewer than three differ."""
+    values = _moving(case)
+    if len(values) < 3:
+        return None
+    figure, axes = single(max(6.0, 1.3 * (len(values) + 1)), 3.8)
+    rng, slowest = np.random.default_rng(0), math.log(case.worst_s / case.best_s) or 1.0
+    place = {name: {repr(value): i for i, value in enumerate(order)} for name, order in values.items()}
+    fastest = [d for d in sorted(case.times, key=lambda d: case.times[d]) if values.keys() <= case.configs[d].keys()]
+    digests = fastest[:: -(-len(fastest) // _LINES)][::-1]
+    slow = np.array([math.log(case.times[d] / case.best_s) / slowest for d in digests])
+    at = np.array([[place[name][repr(case.configs[d][name])] for name in values] for d in digests], float)
+    at = at / [len(order) - 1 for order in values.values()] + rng.uniform(-0.04, 0.04, at.shape)
+    lines = np.stack([np.broadcast_to(np.arange(len(values) + 1), (len(slow), len(values) + 1)), np.c_[at, slow]], -1)
+    shades = scale_of_strength()(1 - slow)
+    axes.add_collection(LineCollection(list(lines), colors=shades, linewidths=0.7, alpha=0.6))
+    axes.plot(*lines[-1].T, color=COLOURS[1], linewidth=2)
+    for x, order in enumerate(values.values()):
+        every = max(1, -(-len(order) // _VALUES))
+        for i in range(0, len(order), every):
+            text = plain(order[i], 10)
+            axes.text(
+                x + 0.05,
+                i / (len(order) - 1),
+                text,
+                fontsize=7,
+                va="center",
+                bbox={"fc": PAPER, "ec": "none", "pad": 0.5},
+            )
+    ends = (f"{seconds * 1e3:.4g} ms" for seconds in (case.best_s, case.worst_s))
+    for y, text in enumerate(ends):
+        axes.text(len(values) + 0.05, y, text, fontsize=7, va="center")
+    axes.set_xticks(range(len(values) + 1), [*(name.replace("_", "\n") for name in values), "time"], fontsize=7.5)
+    axes.set(xlim=(-0.1, len(values) + 0.6), ylim=(-0.1, 1.1), yticks=[])
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    caption = "A line is a configuration, bright if fast; orange: the fastest. Uprights that matter most come first."
+    alt = f"{len(slow)} configurations of {case.kernel.name} on {case.label} as lines through {', '.join(values)}."
+    name = f"parallel-{slug(case.kernel.name)}-{slug(case.label)}"
+    return Picture(name, f"{case.kernel.name}: {plain(case.label, 60)}", caption, alt, figure)
+
+
+def _axes_of(case: Case, cases: Sequence[Case]) -> Picture:
+    values = _moving(case)
+    moving = [*values]
     columns = min(3, max(1, len(moving)))
     rows = max(1, -(-len(moving) // columns))
     figure, axes = panels(rows, columns, max(8.6, 0.8 + 2.9 * columns), 0.8 + 2.6 * rows, sharey=True)
     flat = [panel for row in axes for panel in row]
     rng = np.random.default_rng(0)
     for panel, name in zip(flat, moving, strict=False):
-        order = _ordered(values[name], case, name)
+        order = values[name]
         place = {repr(value): i for i, value in enumerate(order)}
         points = [(place[repr(config[name])], case.times[d]) for d, config in case.configs.items() if name in config]
         x, y = (np.array(column, float) for column in zip(*points, strict=True))

@@ -34,7 +34,8 @@ from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
-from mmsbgen.tuner.run.tune import check_arguments, tune
+from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.run.tune_jobs import check_arguments
 from mmsbgen.tuner.run.tuning_report import Progress, TuneReport
 from mmsbgen.tuner.search.parallel_search import ParallelLimit
 

@@ -18,6 +18,8 @@ _FEWEST = 3
 _MOST = 6
 FINAL_S = 8.0
 _MOST_ROUNDS = 401
+#: Seconds of finals over those of the launches that count.
+_BESIDE = 1.5
 #: Of two parts of the rounds the second is left out where the first decides: the noise is this small, or this many
 #: times smaller than the margin.
 _FIRST_PART = 0.25
@@ -42,6 +44,15 @@ def choose(ranked: Sequence[TrialRecord], default: TrialRecord | None) -> list[T
     if default is not None and default not in chosen:
         chosen.append(default)
     return chosen
+
+
+def in_time(chosen: Sequence[TrialRecord], seconds: float) -> list[TrialRecord]:
+    """The finalists without the slowest ones, if the fewest rounds of all take longer than ``seconds``."""
+    kept = list(chosen)
+    # A launch that is discarded precedes each round.
+    while len(kept) > 1 and _BESIDE * FEWEST_TIMES * sum(trial.median_s or 0.0 for trial in kept) > seconds:
+        kept.remove(max(kept[1:], key=lambda trial: trial.median_s or 0.0))
+    return kept
 
 
 def rounds_for(chosen: Sequence[TrialRecord], seconds: float = FINAL_S) -> int:

@@ -13,10 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from mmsbgen.base.errors import InputError, MmsbgenError
-from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.base.stop_signals import StopRequest, TimeUpError, ending_at
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import digest, utc_timestamp
-from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import RoofRecord, TrialRecord
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
@@ -37,12 +36,12 @@ from mmsbgen.tuner.run import finals
 from mmsbgen.tuner.run.earlier_trials import known_finals, known_roofs, known_trials, order_of_going_on
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
 from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
-from mmsbgen.tuner.run.tune_jobs import KernelJob, foreseen, kernel_jobs, share
+from mmsbgen.tuner.run.tune_jobs import KernelJob, check_arguments, foreseen, kernel_jobs, share
+from mmsbgen.tuner.run.tune_options import last_moment
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import Fixed
 from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, CoordinateDescent, neighbours
 from mmsbgen.tuner.search.parallel_search import search_in_parallel, try_in_parallel
-from mmsbgen.tuner.search.strategies import check_strategy
 from mmsbgen.tuner.search.surrogate import coordinates
 from mmsbgen.tuner.search.transfer_model import with_expected
 
@@ -87,8 +86,8 @@ def tune(
         store: where runs, roofs and trials are stored.  Configurations that it already has under the very same key are
             not measured again unless ``retune``.
         budget_trials: most configurations tried per kernel, including those found in the store; 100 without any budget.
-        budget_seconds: for the whole run; kernels get shares by their time in an iteration, once known that of the
-            default, before by the bytes that they move.
+        budget_seconds: for the whole run; kernels get shares by the bytes that they move in an iteration.  Nothing
+            begins after it, and what still runs at :func:`.last_moment` is ended.
         strategy: one of :data:`mmsbgen.tuner.search.strategies.STRATEGIES`.
         seed: of the strategy and of the kernels' inputs.
         progress: receives progress reports.
@@ -132,7 +131,7 @@ def tune(
         info, run = place.measurer.open(), place.run
         named = None if data is None else found.dataset(data).name
         jobs = kernel_jobs(info, found, specs, problem, fixed, named)
-        report = TuneReport(run.uuid, info)
+        report = TuneReport(run.uuid, info, asked=[spec.name for spec in specs])
         tell = progress or Progress()
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective, begin)
         session.compilers = default_jobs(info) if compilers is None else compilers
@@ -146,14 +145,22 @@ def tune(
                 index = Index(store)
                 known = [with_expected(job.space, found, job.key, index, budget_trials) for job in jobs]
                 jobs = [replace(job, space=space) for job, space in zip(jobs, known, strict=True)]
-            with session.compile_ahead(problem) as ahead, in_turns(place.measurer, info, objective) as session.turns:
+            if budget_seconds is not None:
+                session.end, session.last = begin + budget_seconds, last_moment(begin, budget_seconds)
+            with (
+                session.compile_ahead(problem) as ahead,
+                in_turns(place.measurer, info, objective) as session.turns,
+                ending_at(session.last),
+            ):
                 if ahead is not None and not ahead.before:
                     for job in jobs:
                         soon = foreseen(strategy, job.space, budget_trials, seed) if job is jobs[0] else []
                         ahead.early(job.spec.name, [job.space.default, *soon])
                 session.find_roofs(found.row_bytes(problem), roof_bytes, budget_seconds)
-                session.search(problem, jobs, budget_trials, budget_seconds, ahead)
+                session.search(problem, jobs, budget_trials, ahead)
             status = "interrupted" if place.interrupt else "finished"
+        except TimeUpError:
+            status = "finished"
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
@@ -161,30 +168,6 @@ def tune(
                 place.entry.end(status)
         report.status, report.seconds = status, time.monotonic() - session.begin
         return report
-
-
-def check_arguments(
-    found: KernelFamily,
-    specs: Sequence[KernelSpec],
-    problem: Problem,
-    strategy: str,
-    objective: str,
-    budget_trials: int | None,
-    budget_seconds: float | None,
-    fixed: Fixed,
-) -> None:
-    """Raise :class:`InputError` for arguments that are invalid on any device."""
-    if (reason := found.inputs_refusal(problem)) is not None:
-        raise InputError(reason)
-    check_objective(objective)
-    check_strategy(strategy)
-    if budget_trials is not None and budget_trials < 1:
-        raise InputError(f"the budget of trials must be at least 1, got {budget_trials}")
-    if budget_seconds is not None and not 0 < budget_seconds < math.inf:
-        raise InputError(f"the budget of seconds must be positive, got {budget_seconds}")
-    axes = {axis.name for spec in specs for axis in spec.space.axes}
-    if unknown := sorted(set(fixed) - axes):
-        raise InputError(f"no axis {unknown[0]!r}; there are {', '.join(sorted(axes))}")
 
 
 class _NoTurnsError(Exception):
@@ -208,6 +191,9 @@ class _Session:
     """Whether the device's energy can be measured."""
     compilers: int = 0
     """Number of processes that compile in advance."""
+    end: float | None = None
+    """When the last configuration may begin, if time is limited, and when what runs is ended."""
+    last: float = math.inf
     turns: InTurns | None = None
 
     def search(
@@ -215,18 +201,16 @@ class _Session:
         problem: Problem,
         jobs: list[KernelJob],
         trials: int | None,
-        seconds: float | None,
         ahead: CompileAhead | None,
     ) -> None:
-        """Search every kernel's space within its share of the time left of ``seconds``."""
-        end = None if seconds is None else self.begin + seconds
+        """Search every kernel's space within its share of the time left."""
         for position, job in enumerate(jobs):
-            if self.place.interrupt:
-                return
             roofs, begin, deadline = self.report.roofs, time.monotonic(), None
+            if self.place.interrupt or (self.end is not None and begin >= self.end):
+                return
             gather, fastest = (roofs.gather, max(roofs.copy, roofs.gather)) if roofs else (None, None)
-            if end is not None:
-                deadline = begin + max(0.0, end - begin) * share(jobs[position:], gather)
+            if self.end is not None:
+                deadline = begin + (self.end - begin) * share(jobs[position:], gather)
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
             kernel.objective, kernel.roof_gbps = self.objective, gather
             self.report.kernels.append(kernel)
@@ -335,6 +319,7 @@ class _Session:
             chosen = self._finalists(kernel, evaluate, climbs)
             while self.check and not self.place.interrupt and self._refuted(kernel, evaluate, chosen):
                 chosen = self._finalists(kernel, evaluate, climbs=False)
+            chosen = finals.in_time(chosen, self.last - time.monotonic())
             if len(chosen) < 2 or self.place.interrupt:
                 return
             most = evaluate.at_most(finals.FINAL_S)

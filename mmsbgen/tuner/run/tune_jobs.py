@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends.opencl.programs import POCL
+from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import digest
+from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
@@ -16,7 +19,7 @@ from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Fixed, candidates
 from mmsbgen.tuner.search.cost_model import Estimate, Model
-from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, search
+from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, check_strategy, search
 
 _LAUNCH_S = 5e-6
 """Seconds of a launch that moves nothing."""
@@ -44,6 +47,30 @@ class KernelJob:
     def seconds(self, roof_gbps: float | None) -> float:
         """Estimated seconds in an iteration: of the launches, and of the bytes at the roof."""
         return self.launches * (_LAUNCH_S + self.moved / (1e9 * (roof_gbps or 100.0)))
+
+
+def check_arguments(
+    found: KernelFamily,
+    specs: Sequence[KernelSpec],
+    problem: Problem,
+    strategy: str,
+    objective: str,
+    budget_trials: int | None,
+    budget_seconds: float | None,
+    fixed: Fixed,
+) -> None:
+    """Raise :class:`InputError` for arguments that are invalid on any device."""
+    if (reason := found.inputs_refusal(problem)) is not None:
+        raise InputError(reason)
+    check_objective(objective)
+    check_strategy(strategy)
+    if budget_trials is not None and budget_trials < 1:
+        raise InputError(f"the budget of trials must be at least 1, got {budget_trials}")
+    if budget_seconds is not None and not 0 < budget_seconds < math.inf:
+        raise InputError(f"the budget of seconds must be positive, got {budget_seconds}")
+    axes = {axis.name for spec in specs for axis in spec.space.axes}
+    if unknown := sorted(set(fixed) - axes):
+        raise InputError(f"no axis {unknown[0]!r}; there are {', '.join(sorted(axes))}")
 
 
 def kernel_jobs(

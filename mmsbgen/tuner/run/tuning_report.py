@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +149,8 @@ class TuneReport:
     run: str
     info: DeviceInfo
     roofs: Roofs | None = None
+    asked: Sequence[str] = ()
+    """Names of the kernels to tune."""
     kernels: list[KernelReport] = field(default_factory=list)
     status: str = "running"
     seconds: float = 0.0
@@ -156,6 +159,12 @@ class TuneReport:
     def interrupted(self) -> bool:
         """Whether the run was stopped from outside; its measurements are stored nonetheless."""
         return self.status == "interrupted"
+
+    @property
+    def untried(self) -> list[str]:
+        """The kernels of which no configuration was tried, as the run ended before."""
+        tried = {kernel.kernel for kernel in self.kernels if kernel.trials}
+        return [name for name in self.asked if name not in tried]
 
     def as_dict(self) -> dict[str, Any]:
         """The report as values that JSON can hold."""
@@ -167,6 +176,7 @@ class TuneReport:
             "roofs": roofs
             and {"copy": roofs.copy, "gather": roofs.gather, "row_bytes": roofs.row_bytes, "age_s": roofs.age_s},
             "kernels": [kernel.as_dict() for kernel in self.kernels],
+            "untried": self.untried,
             "seconds": self.seconds,
         }
 

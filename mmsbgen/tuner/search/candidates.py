@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.family import KernelSpec
@@ -31,14 +30,6 @@ class BudgetSpentError(Exception):
     """No further configuration may be measured."""
 
 
-class ExpectedTimes(NamedTuple):
-    """The log slowdown to expect of each configuration, of which only differences count."""
-
-    slowdowns: tuple[float, ...]
-    same_device: bool
-    """Whether this comes from records of this very device."""
-
-
 @dataclass(frozen=True)
 class Candidates:
     """The valid configurations of a kernel for a problem on a device, and why the others are refused.
@@ -52,8 +43,8 @@ class Candidates:
     examples: Mapping[str, str]
     model: Model | None = None
     """The kernel's model by bytes and occupancy, if there is one."""
-    expected: ExpectedTimes | None = None
-    """What records of other problems or devices let one expect, if there are any."""
+    expected: tuple[float, ...] = ()
+    """The log slowdown of each, of which only differences count, that records of other problems let one expect."""
 
     @property
     def total(self) -> int:

@@ -26,6 +26,7 @@ from mmsbgen.tuner.search.surrogate import coordinates
 _FEWEST = 3
 _MOST = 12
 _NEAR = 0.3
+_FAR = 2.0
 #: Seconds of device time for a comparison, and its fewest and most rounds.
 COMPARE_S = 2.0
 _FEWEST_ROUNDS = 5
@@ -110,10 +111,13 @@ class CoordinateDescent:
         return self.places.get(_name(trial.config))
 
     def _near(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-        """The three fastest trials and all within 30 % of the best, by least time; includes trials stopped early."""
+        """The trials within 30 % of the best by least time, at least three if so many take less than twice as long.
+
+        Includes trials stopped early.
+        """
         works = sorted((trial for trial in trials if trial.status == "ok"), key=lambda trial: min(trial.times))
-        limit = (1 + _NEAR) * min(works[0].times) if works else 0.0
-        return [trial for place, trial in enumerate(works) if place < _FEWEST or min(trial.times) <= limit]
+        limits = [(_FAR if place < _FEWEST else 1 + _NEAR) * min(works[0].times) for place in range(len(works))]
+        return [trial for trial, limit in zip(works, limits, strict=True) if min(trial.times) <= limit]
 
     def _compare(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
         """The trials, fastest first as timed in turns; the first one stays first unless another is clearly faster.
@@ -125,7 +129,7 @@ class CoordinateDescent:
             return few
         while len(few) > _FEWEST and _FEWEST_ROUNDS * sum(min(trial.times) for trial in few) > seconds:
             few.pop()
-        if len(few) < 2:
+        if len(few) < 2 or _FEWEST_ROUNDS * sum(min(trial.times) for trial in few) > self._left():
             return few
         one_round = sum(trial.median_s or 0.0 for trial in few)
         rounds = max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, int(seconds / one_round)))

@@ -69,8 +69,8 @@ def default_search(space: Candidates, evaluate: Evaluate, budget: int | None, rn
         return
     seen = _Seen(space, evaluate, budget)
     seen.try_all([space.configs.index(space.default)])
-    if space.expected is not None and space.expected.same_device:
-        order = [int(index) for index in np.argsort(space.expected.slowdowns, kind="stable")]
+    if space.expected:
+        order = [int(index) for index in np.argsort(space.expected, kind="stable")]
         seen.try_all([index for index in order if index not in seen.seconds][:_TRANSFERRED])
     else:
         _sample(seen, budget, rng)
@@ -108,9 +108,8 @@ class _Seen:
         self.seconds: dict[int, float] = {}
         self.work = np.ones(len(space.configs))
         self.points = coordinates(space.configs)
-        known = space.expected
-        self.weights = (0.0,) if known is None else _WEIGHTS
-        self.expected = np.minimum(np.zeros(len(space.configs)) if known is None else known.slowdowns, _CARED_FOR)
+        self.weights = _WEIGHTS if space.expected else (0.0,)
+        self.expected = np.minimum(space.expected or np.zeros(len(space.configs)), _CARED_FOR)
         if space.model is not None:
             estimates = space.model(space.configs)
             self.work = np.array([estimate.work for estimate in estimates])

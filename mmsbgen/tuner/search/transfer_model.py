@@ -1,7 +1,7 @@
-"""The slowdowns that records of other problems and devices let one expect, before anything was measured here.
+"""The slowdowns that a device's records of other problems let one expect, before anything was measured for this one.
 
-A Gaussian process is fitted to recorded slowdowns.  It sees the axes, the cost model's features, the parameters of the
-problem, and properties of the device.
+A Gaussian process is fitted to recorded slowdowns.  It sees the axes, the cost model's features, and the parameters of
+the problem.  Records of other devices did not change what a search finds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.search.candidates import Candidates, ExpectedTimes
+from mmsbgen.tuner.search.candidates import Candidates
 from mmsbgen.tuner.search.cost_model import Estimate, features, model_of
 from mmsbgen.tuner.search.surrogate import MODELLED, coordinates, fitted, posterior
 
@@ -39,25 +39,12 @@ _AT_A_TIME = 8192
 
 def expected_slowdowns(
     family: KernelFamily, key: Key, groups: Sequence[Group], configs: Sequence[Config]
-) -> ExpectedTimes | None:
-    """What records of other keys among ``groups`` let one expect of ``configs`` for ``key``; None without enough.
+) -> tuple[float, ...]:
+    """What a device's records of other problems, nearest first, let one expect of ``configs``; empty without enough.
 
-    Records of this device are used alone where there are any, with whatever driver; else those of its kind.
+    Records of its other drivers count too.
     """
-    for same_device in (True, False):
-        others = [group for group in groups if group.key != key and _serves(key, group.key, same_device)]
-        if slowdowns := _slowdowns(family, key, others, configs):
-            return ExpectedTimes(slowdowns, same_device)
-    return None
-
-
-def _serves(key: Key, other: Key, same_device: bool) -> bool:
-    here, there = key.device, other.device
-    return here.identity == there.identity if same_device else here.kind == there.kind
-
-
-def _slowdowns(family: KernelFamily, key: Key, others: Sequence[Group], configs: Sequence[Config]) -> tuple[float, ...]:
-    """The expected log slowdowns by records of other keys, nearest first; empty without enough records."""
+    others = [group for group in groups if group.key != key and group.key.device.identity == key.device.identity]
     spec, here = family.kernel(key.kernel.name), _context(family, key)
     known: list[Config] = []
     estimates: list[Estimate] = []
@@ -122,15 +109,9 @@ def _some(group: Group) -> list[tuple[dict[str, Any], float]]:
 
 
 def _context(family: KernelFamily, key: Key) -> dict[str, Any]:
-    """What the process sees of problem and device; parameters that a key leaves out have their defaults."""
-    device, spec = key.device, family.kernel(key.kernel.name)
-    return {
-        **{p.name: key.problem.params.get(p.name, p.default) for p in family.parameters if p.name in spec.parameters},
-        "compute units": device.compute_units,
-        "local memory": int(device.extra.get("local_memory", 0)),
-        "backend": device.backend,
-        "platform": device.platform,
-    }
+    """What the process sees of the problem; parameters that a key leaves out have their defaults."""
+    asked = family.kernel(key.kernel.name).parameters
+    return {p.name: key.problem.params.get(p.name, p.default) for p in family.parameters if p.name in asked}
 
 
 def _distance(here: Config, there: Config) -> float:
