@@ -65,6 +65,16 @@ def pairs(values: Mapping[str, object]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
+def budget_text(budget: Mapping[str, object]) -> str:
+    """The budget of a tuning run, seconds with one decimal."""
+    return pairs({name: round(most, 1) if isinstance(most, float) else most for name, most in budget.items()})
+
+
+def error_text(error: float) -> str:
+    """A standard error with two digits, as it stands behind its value: `` ± 0.020``."""
+    return f" ± {error:#.2g}".removesuffix(".")
+
+
 def plural(count: int, word: str, many: str = "") -> str:
     """A count with its noun: ``1 link``, ``2 links``; ``many`` is an irregular plural."""
     return f"{count} {word if count == 1 else many or word + 's'}"

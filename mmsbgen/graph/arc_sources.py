@@ -133,7 +133,7 @@ def _numbers(
                 a, b = ids[[u, v]].tolist()
                 raise InputError(
                     f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number, or delete the "
-                    "line if it is a header"
+                    "line if it is a header, or name the columns (--columns A,B,W)"
                 ) from None
         raise
 

@@ -68,4 +68,4 @@ def test_what_help_leaves_out_is_completed_with_its_choices():
     assert "update_phi" in completed("tune", "--kernel", begun="update_")
     assert completed("tune", "--kernel", begun="no such") == set()
     assert completed("tune", "--partners", begun="shared-") == {"shared-uniform"}
-    assert completed("db", "export", "--format", begun="j") == {"jsonl"}
+    assert completed("db", "trials", "--status", begun="comp") == {"compile_error"}

@@ -194,7 +194,7 @@ def test_the_summary_is_short(ring, tmp_path):
     test = record["held_out"]["test"]
     assert (
         lines[3]
-        == f"AUC of test pairs: {test['auc']:.3f} ± {test['auc_error']:.2g}, from {test['links']} held-out links."
+        == f"AUC of test pairs: {test['auc']:.3f} ± {test['auc_error']:#.2g}, from {test['links']} held-out links."
     )
     assert lines[-2] == f"Written to {out}: communities.txt, memberships.npz, run.json."
     assert all((out / name).exists() for name in lines[-2].rstrip(".").partition(": ")[2].split(", "))

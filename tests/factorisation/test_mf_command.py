@@ -204,7 +204,7 @@ def test_every_line_of_pairs_is_predicted_in_order(model: Path, tmp_path: Path) 
     rows = [line.split(",") for line in out.read_text().splitlines()]
     assert [row[:2] for row in rows[1:]] == [["7", "film 3"], ["2", "film 9"], ["7", "film 3"]]
     assert rows[1][2] == rows[3][2] != rows[2][2]
-    assert done.stderr == ""
+    assert done.stderr == f"{out}: 3 predicted ratings\n"
     file.write_text("who,what\n7,film 3\nme,film 9\n")
     done = run("predict", model, file)
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["user", "who", "7", "me"]

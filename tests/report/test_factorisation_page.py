@@ -32,7 +32,7 @@ def test_it_shows_how_the_fit_learnt(model: Path) -> None:
     done = called(model)
     assert (done.exit_code, done.stdout) == (
         0,
-        f"{model.parent}/films-report/report.html, with 1 pictures beside it\n",
+        f"{model.parent}/films-report/report.html; pictures beside it: 1\n",
     )
     page = check_self_contained(model.parent / "films-report" / "report.html")
     assert sorted(path.name for path in (model.parent / "films-report").iterdir()) == ["learning.png", "report.html"]

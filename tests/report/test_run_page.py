@@ -52,7 +52,7 @@ def changed(run: Path, to: Path, change: Any) -> Path:
 def test_one_command_writes_a_page_that_needs_nothing_else(run: Run, tmp_path: Path) -> None:
     folder, found = run
     done = called(folder, "-o", tmp_path / "out")
-    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/out/report.html, with 7 pictures beside it\n")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/out/report.html; pictures beside it: 7\n")
     page = check_self_contained(tmp_path / "out" / "report.html")
     pictures = ["community-graph", "held-out", "memberships", "overlaps", "reliability", "row-sums", "sizes"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [

@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def filter_options(command: F) -> F:
     """Add ``--kernel``, ``--device`` and ``--problem``."""
     for option in (
-        click.option("--problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."),
+        click.option("-p", "--problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."),
         click.option("--device", metavar="TEXT", help="Part of a recorded device's name or platform, or one here."),
         click.option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
     ):

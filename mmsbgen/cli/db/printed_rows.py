@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-from mmsbgen.base.id_text import pairs
+from mmsbgen.base.id_text import budget_text, pairs
 from mmsbgen.cli.printing.output_options import Column, place_of
 from mmsbgen.cli.shared.common import of_roof, seconds
 from mmsbgen.db.records.nearness import Difference, phrase
@@ -40,7 +40,7 @@ def _number(value: float | None) -> str:
 
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
-    return line if len(line) <= 80 else line[:77] + "..."
+    return line if len(line) <= 120 else line[:117] + "..."
 
 
 def _moment(text: str | None) -> str:
@@ -48,7 +48,7 @@ def _moment(text: str | None) -> str:
 
 
 def _of_roof(value: float | None) -> str:
-    return of_roof(value, lambda share: f"{100 * share:.0f} %")
+    return of_roof(value, lambda share: f"{share:.0%}")
 
 
 _KEY = [
@@ -121,7 +121,7 @@ RUN = [
     Column("finished", "finished", _moment, label="to {}"),
     Column("status", "status", line=2),
     Column("strategy", "strategy", line=2, label="strategy {}"),
-    Column("budget", "budget", pairs, line=2),
+    Column("budget", "budget", budget_text, line=2),
     Column("seed", "seed", str, "right", line=2, label="seed {}"),
     Column("host", "host", line=3, label="on {}"),
     Column("who", "who", line=3, label="by {}"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmsbgen.base.id_text import plural
 from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, keep_inputs, print_or_write, print_table
 from mmsbgen.cli.shared.completed_names import schedule_names
 from mmsbgen.cli.shared.configuration import shared_option
@@ -318,6 +319,8 @@ def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> 
             click.echo(f"the first row was read as a pair: {first}; if it is a header, give --columns", err=True)
     rows = zip(users.tolist(), items.tolist(), values.tolist(), strict=True)
     _write([("user", "item", "rating"), *((user, item, f"{value:.6g}") for user, item, value in rows)], out)
+    if out is not None and not is_quiet(click.get_current_context()):
+        click.echo(f"{out}: {plural(values.size, 'predicted rating')}", err=True)
 
 
 @mf.command("recommend", help="The items with the largest predictions for a user who has not rated them.")

@@ -21,6 +21,8 @@ _WIDE, _FEW = 200, 3
 #: Most lines of a record on a terminal that is too narrow for a table.
 _MOST_LINES = 4
 _INDENT = "    "
+#: The end of a line that was cut.
+_CUT = "…"
 #: Texts by line of a record, from 1 on.
 _Parts = Mapping[int, Sequence[str]]
 
@@ -197,13 +199,17 @@ def _print_records(records: Iterable[tuple[str, _Parts]], width: int) -> None:
 
     Each part gets the lines that it needs, but leaves one for each of those after it.
     """
-    heading = ""
+    heading, cut = "", False
     for number, (head, parts) in enumerate(records):
         if head != heading:  # told once for consecutive records
             heading = head
             click.echo(("\n" if number else "") + textwrap.fill(heading, width, break_on_hyphens=False))
-        for line in _fitted(parts, width):
+        lines = _fitted(parts, width)
+        cut = cut or any(line.endswith(_CUT) for line in lines)
+        for line in lines:
             click.echo(line)
+    if cut and not is_quiet(click.get_current_context()):
+        click.echo(f"What ends in {_CUT} was cut; a wider terminal, --csv and --json have more.", err=True)
 
 
 def _fitted(parts: _Parts, width: int) -> list[str]:
@@ -226,4 +232,4 @@ def _joined(parts: Sequence[str], width: int) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    return text if len(text) <= width else f"{text[: width - 1]}{_CUT}"

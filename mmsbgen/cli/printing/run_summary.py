@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmsbgen.base.id_text import plain, plural
+from mmsbgen.base.id_text import error_text, plain, plural
 from mmsbgen.cli.shared.common import print_table, seconds
 from mmsbgen.sampler.diagnostics.verdict import FEW_LINKS
 from mmsbgen.sampler.options.options import FEWEST_TEST_LINKS, TEST_SHARE
@@ -35,7 +35,7 @@ def auc_text(evaluation: dict[str, Any], digits: int) -> str:
 
 
 def _error(value: float | None) -> str:
-    return "" if value is None else f" ± {value:.2g}"
+    return "" if value is None else error_text(value)
 
 
 def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:

@@ -67,4 +67,4 @@ def written(ctx: click.Context, make: Callable[[], HtmlPage], out: Path, as_json
     if as_json:
         click.echo(json.dumps(told, indent=2))
     elif not is_quiet(ctx):
-        click.echo(f"{file}, with {len(page.pictures)} pictures beside it")
+        click.echo(f"{file}; pictures beside it: {len(page.pictures)}")

@@ -205,7 +205,7 @@ def of_roof(share: float | None, percent: Callable[[float], str] = "{:.1%}".form
     """The share of the roof of gathers in a table; a rate above that roof is a share of nothing."""
     if share is None:
         return ""
-    return "> 100 %" if share > 1 else percent(share)
+    return ">100%" if share > 1 else percent(share)
 
 
 def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]], width: int | None = None) -> None:

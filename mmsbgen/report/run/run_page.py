@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import pairs, plain
+from mmsbgen.base.id_text import error_text, pairs, plain
 from mmsbgen.export import Clustering
 from mmsbgen.export.run_folder import graph_of_run, read_run
 from mmsbgen.graph import Graph
@@ -115,7 +115,7 @@ def _tiles(record: Record, result: Clustering) -> list[Tile]:
             error = held[which]["auc_error"]
             tiles.append(
                 Tile(
-                    f"{held[which]['auc']:.3f}" + (f" ± {error:.2g}" if error else ""),
+                    f"{held[which]['auc']:.3f}" + (error_text(error) if error else ""),
                     f"AUC of the memberships, {which} pairs",
                 )
             )
@@ -276,7 +276,7 @@ def _structure(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def _number(value: float | None, error: float | None, form: str) -> str:
-    return "unknown" if value is None else format(value, form) + (f" ± {error:.2g}" if error else "")
+    return "unknown" if value is None else format(value, form) + (error_text(error) if error else "")
 
 
 def _interval(ends: list[float | None] | None) -> str:

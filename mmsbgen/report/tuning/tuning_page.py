@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mmsbgen.base.id_text import pairs, plain
+from mmsbgen.base.id_text import budget_text, pairs, plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
@@ -27,7 +27,8 @@ def tuning_page(bundle: Bundle, where: str) -> HtmlPage:
     days = sorted({trial.created_at[:10] for trial in trials})
     page = HtmlPage(
         title="Tuning records",
-        subtitle=f"{plain(where, 120)}, " + (f"measured {days[0]} to {days[-1]}" if days else "empty"),
+        subtitle=f"{plain(where, 120)}, "
+        + (f"measured {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else "empty"),
         tiles=[
             Tile(f"{len(trials):,}", "trials"),
             Tile(f"{sum(len(case.times) for case in cases):,}", "configurations that work"),
@@ -105,7 +106,7 @@ def _best(cases: Sequence[Case]) -> Section | None:
     for case in cases[:_ROWS]:
         gain = "" if case.default_s is None else times(case.default_s / case.best_s)
         fraction = case.roof_fraction
-        share = "" if fraction is None else "> 100 %" if fraction > 1 else f"{fraction:.0%}"
+        share = "" if fraction is None else ">100%" if fraction > 1 else f"{fraction:.0%}"
         config = pairs(case.best.config)
         ends = (f"{case.best_s * 1e3:.4g}", share, gain, times(case.worst_s / case.best_s), f"{len(case.times):,}")
         rows.append((case.label, case.kernel.name, texts[id(case)], *ends, config))
@@ -176,7 +177,7 @@ def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
 
 def _run_row(run: RunRecord, trials: int) -> tuple[str, ...]:
     when = (_moment(run.started), _moment(run.finished))
-    return (*when, run.status, run.strategy, pairs(run.budget), f"{trials:,}", str(run.seed))
+    return (*when, run.status, run.strategy, budget_text(run.budget), f"{trials:,}", str(run.seed))
 
 
 def _moment(text: str | None) -> str:

@@ -97,7 +97,7 @@ export const percent = (share, digits = 0) =>
   share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
 
 /** A share of the roof of gathers; above it there is no whole. */
-export const roofed = (share) => (share > 1 ? "> 100 %" : percent(share));
+export const roofed = (share) => (share > 1 ? ">100%" : percent(share));
 
 const scaled = (value, units, step) => {
   let at = 0;
