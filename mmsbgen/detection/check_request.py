@@ -73,7 +73,8 @@ def _refuse_loss(request: Request) -> None:
 def options_of(given: Mapping[str, Any]) -> Options:
     """Build options from given values with ``n_communities``; raises :class:`InputError` for an unknown name."""
     if unknown := sorted(set(given) - set(Options.__dataclass_fields__)):
-        raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(Options.__dataclass_fields__)}")
+        names = ["random_state" if name == "seed" else name for name in Options.__dataclass_fields__]
+        raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(names)}")
     return Options(**given)
 
 

@@ -392,7 +392,7 @@ def test_missing_graph_and_unwritable_folder(ring, tmp_path, monkeypatch):
 
 def test_python_refusals(ring):
     for kwargs, words in (
-        ({"step_sise": 1}, "there is no option 'step_sise'"),
+        ({"step_sise": 1}, "there is no option 'step_sise'.*chains, random_state"),
         ({"n_communities": 2.5}, "n_communities=2.5"),
         ({"random_state": -1}, "seed=-1"),
         ({"seed": 3}, "random_state"),

@@ -151,10 +151,10 @@ _SCATTERED = (0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.5)
     [
         (([1.0] * 9, [1.2] * 9), "The next one takes 20.0% longer (± 0.0%, 9 rounds): rival"),
         (([1.0] * 9, [1.005, 0.995] * 4 + [1.001]), "; this is the simplest of them."),
-        (([1.0] * 9, _SCATTERED), "; this is the one with the least median."),
+        (([1.0] * 9, _SCATTERED), "; this is the fastest, compared round by round."),
         (
             ([1.0] * 9, [1.005, 0.995] * 4 + [1.001], _SCATTERED),
-            "; this is the simplest of the 2 within 1 % of the fastest.",
+            "; this is the simplest of the 2 within 1% of the fastest.",
         ),
     ],
 )

@@ -85,11 +85,11 @@ def certainty(verdict: FinalsVerdict, rival: str) -> str:
         longer = "longer" if verdict.margin >= 0 else "less time"
         return f"The next one takes {abs(verdict.margin):.1%} {longer} {measured}: {rival}"
     tied, near = len(verdict.tied), len(verdict.near)
-    chosen = f"the simplest of the {near} within 1 % of the fastest"
+    chosen = f"the simplest of the {near} within 1% of the fastest"
     if near == tied:
         chosen = "the simplest of them"
     elif near == 1:
-        chosen = "the one with the least median"
+        chosen = "the fastest, compared round by round"
     return f"{tied} finalists cannot be told apart {measured}; this is {chosen}."
 
 
