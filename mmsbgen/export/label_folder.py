@@ -34,6 +34,9 @@ def label_record(found: LabelShares, graph: Graph, options: dict[str, Any], seco
         sure = ", more than the tolerance: allow more rounds (--max-rounds)"
     if not found.converged and found.residual <= options["tolerance"]:
         sure = f", but shares of some vertices lack up to {found.missing:.3g} of 1: give more labels or rounds"
+    text = f"The last round changed shares by up to {found.residual:.3g}{sure}."
+    if found.converged and not found.residual:
+        text = "The last round changed no share."
     return {
         "mmsbgen": __version__,
         "command": "propagate",
@@ -50,7 +53,7 @@ def label_record(found: LabelShares, graph: Graph, options: dict[str, Any], seco
             "converged": found.converged,
             "residual": found.residual,
             "missing": found.missing,
-            "text": f"The last round changed shares by up to {found.residual:.3g}{sure}.",
+            "text": text,
         },
         "unreached": {
             "count": int(unreached.size),

@@ -117,7 +117,11 @@ def _read(file: Path, weighted: bool, reading: ReadingOptions) -> tuple[Graph, A
     from mmsbgen.graph.building import build_graph
 
     if not weighted:
-        graph = read_graph(file, reading)
+        try:
+            graph = read_graph(file, reading)
+        except InputError as error:
+            told = str(error).replace("the model takes unweighted links.", "--weighted spreads by weights.")
+            raise InputError(told) from error
         return graph, as_arcs(graph)
     arcs = as_arcs(file, weights="weight", columns=reading.columns)
     once = arcs.sources < arcs.targets

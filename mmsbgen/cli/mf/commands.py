@@ -177,8 +177,8 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
 
 
 def _told(told: dict[str, Any], out: Path) -> str:
-    sweeps = f"{told['sweeps']} sweep{'s' * (told['sweeps'] != 1)}"
-    text = f"{told['ratings']} ratings of {told['users']} users and {told['items']} items; {sweeps}, "
+    ratings, users, items, sweeps = (plural(told[f"{one}s"], one) for one in ("rating", "user", "item", "sweep"))
+    text = f"{ratings} of {users} and {items}; {sweeps}, "
     text += f"{told['seconds']:.1f} s"
     if "schedule" in told:
         text += f" ({told['ratings_per_second'] / 1e6:.1f} million ratings/s by {told['schedule']})"

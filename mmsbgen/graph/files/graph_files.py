@@ -74,7 +74,9 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
             del raw  # so that it is freed once it is parsed: only the callee has it
             graph = graph_of_text(file, texts.pop(), reading, told)
         elif reading.columns is not None and kind not in _WITH_COLUMNS:
-            raise InputError(f"{file} has the format {kind}, which has no columns: leave out {reading.columns!r}")
+            raise InputError(
+                f"{file} has the format {kind}, which has no columns: leave out --columns (columns= in Python)"
+            )
         else:
             if kind in FIELD_BYTES:
                 need_fields(file, raw, kind)
