@@ -15,7 +15,7 @@ from sybil import Document
 
 from mmsbgen.backends import find_device
 from tests.docs.blocks import LANGUAGES, TITLES, Page, Shell, blocks, renewed
-from tests.docs.preloaded import preloaded
+from tests.preloaded import preloaded
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -107,17 +107,8 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return database
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a program ``mmsbgen`` that begins at once."""
-    with preloaded(tmp_path_factory.mktemp("p")) as folder:
-        yield folder
-
-
 @pytest.fixture
-def shell(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path
-) -> Iterator[Shell]:
+def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """A shell in a folder that has what a checkout has, and the user's graph that the pages speak of."""
     folder = tmp_path / "mmsbgen"
     folder.mkdir()
@@ -132,7 +123,7 @@ def shell(
     if "tutorials" not in request.node.name:  # they begin with what a new user has
         shutil.copy(request.getfixturevalue("tuned"), data / "mmsbgen" / "tuning.sqlite3")
     monkeypatch.setenv("XDG_DATA_HOME", str(data))
-    monkeypatch.setenv("PATH", f"{program}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{preloaded().program()}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(folder)
