@@ -108,10 +108,11 @@ def _serve(address: str) -> None:
         __import__(".".join(path.relative_to(root.parent).with_suffix("").parts))
     for name in ("detection.detect", "db.store.tuning_store", "tuner.run.tune", "report.run.run_page", "algorithms"):
         __import__(f"mmsbgen.{name}")
-    for name in ("mmsbgen.service.app", "mmsbgen.jobs.worker.supervisor", "uvicorn", "pyopencl", "scipy.sparse.linalg"):
+    for name in ("mmsbgen.service.app", "mmsbgen.jobs.worker.supervisor", "uvicorn", "scipy.sparse.linalg"):
         __import__(name)
     for name in ("scipy.sparse.csgraph", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql", "psycopg"):
         __import__(name)
+    # Not pyopencl: its library, loaded here, crashes in a fork that opens a device.
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
