@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.preloaded import Mmsbgen
-
 pytestmark = [pytest.mark.slow, pytest.mark.opencl]
 
 DATA = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
@@ -31,20 +29,20 @@ OPTIONS = [
     "-n",
     "3000",
 ]
-COMMAND = ["detect", str(DATA)]
+COMMAND = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "detect", str(DATA)]
 
 
-def finish(*args: object) -> str:
-    """Run to the end; return standard error."""
-    with Mmsbgen([*COMMAND, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        said: str = process.communicate(timeout=120)[1]
-    assert process.returncode == 0, said
-    return said
+def finish(*args: object) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def interrupt(number: int, *args: object) -> tuple[int, str]:
     """Send a signal well after the first iterations; return exit code and standard error."""
-    process = Mmsbgen([*COMMAND, "-v", *map(str, args)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, "-v", *map(str, args)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
@@ -74,8 +72,8 @@ def test_an_interrupted_run_resumes_to_the_same_bits(straight, tmp_path, number)
     assert f"Interrupted after iteration {stopped['iterations']}. Go on with: mmsbgen detect {DATA} --resume" in said
     assert sorted(os.listdir(tmp_path)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"]
 
-    told = finish("--resume", tmp_path / "checkpoint.npz", "-o", tmp_path, "--device", "pocl")
-    assert f"Resumed after iteration {stopped['iterations']}, bit for bit" in told
+    done = finish("--resume", tmp_path / "checkpoint.npz", "-o", tmp_path, "--device", "pocl")
+    assert f"Resumed after iteration {stopped['iterations']}, bit for bit" in done.stderr
     with np.load(tmp_path / "memberships.npz") as there, np.load(straight / "memberships.npz") as right:
         for name in right:
             assert np.array_equal(there[name], right[name]), name
@@ -90,7 +88,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(straight, tmp_path, number)
 @pytest.mark.parametrize("loaded", ["click", "numpy"], ids=["the program", "the command"])
 def test_interrupted_while_it_is_loaded_it_says_so_in_one_line(tmp_path, loaded):
     """Signalled once a library is loaded on the way to the command line, and one on the way to the run."""
-    command = [sys.executable, "-X", "importtime", "-m", "mmsbgen", *COMMAND, *OPTIONS, "-o", tmp_path / "out"]
+    command = [sys.executable, "-X", "importtime", "-m", "mmsbgen", *COMMAND[-2:], *OPTIONS, "-o", tmp_path / "out"]
     process = subprocess.Popen(
         command,
         stderr=subprocess.PIPE,

@@ -15,7 +15,7 @@ from sybil import Document
 
 from mmsbgen.backends import find_device
 from tests.docs.blocks import LANGUAGES, TITLES, Page, Shell, blocks, renewed
-from tests.preloaded import preloaded
+from tests.docs.preloaded import preloaded
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -31,9 +32,9 @@ from mmsbgen.db.records.tuning_records import (
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import family
 from mmsbgen.kernels.record_key import problem_record, program_digest, recorded_traits
-from tests.preloaded import Mmsbgen
 
 TOKEN = "a-token-that-only-the-tests-know"
+COMMAND = [sys.executable, "-P", "-c", "from mmsbgen.cli import main; main(prog_name='mmsbgen')"]
 _URL = re.compile(r"serves (http://\S+)/ from")
 
 
@@ -63,6 +64,7 @@ def serving(database: str, data: Path, *options: str, token: str | None = TOKEN)
     if token:
         environment["MMSBGEN_TOKEN"] = token
     command = [
+        *COMMAND,
         "serve",
         "--port",
         "0",
@@ -77,7 +79,7 @@ def serving(database: str, data: Path, *options: str, token: str | None = TOKEN)
     data.mkdir(parents=True, exist_ok=True)
     log = data / f"log-{uuid.uuid4().hex}"
     with log.open("w") as file:
-        process = Mmsbgen(command, stdin=subprocess.DEVNULL, stderr=file, env=environment)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=file, env=environment)
     try:
         deadline = time.monotonic() + 60
         while not (found := _URL.search(log.read_text())):

@@ -20,8 +20,7 @@ from click.testing import CliRunner
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
 from mmsbgen.service.http.tokens import given_token, kept_token
-from tests.preloaded import Mmsbgen
-from tests.service.running import TOKEN, Service, serving
+from tests.service.running import COMMAND, TOKEN, Service, serving
 
 EDGES = b"1 2\n2 3\n1 3\n"
 LIMITS = ("--max-upload", "1", "--max-graph", "2", "--max-vertices", "50", "--max-links", "60", "--max-jobs", "2")
@@ -340,10 +339,9 @@ def test_a_folder_has_one_service(sqlite_service: Service, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_port_that_is_taken_is_said(sqlite_service: Service, tmp_path: Path) -> None:
     port = str(urlsplit(sqlite_service.url).port)
-    command = ["serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), "--port", port]
-    with Mmsbgen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        said = process.communicate(timeout=60)[1]
-    assert (process.returncode, "cannot listen on 127.0.0.1" in said) == (2, True), said
+    command = [*COMMAND, "serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), "--port", port]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "cannot listen on 127.0.0.1" in done.stderr) == (2, True), done.stderr
     assert list(tmp_path.iterdir()) == [], "no token, lock or database"
 
 

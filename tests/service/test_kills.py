@@ -17,6 +17,7 @@ import random
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -29,7 +30,6 @@ from sqlalchemy import text
 
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Queue
-from tests.preloaded import Mmsbgen
 from tests.service.hostile import API, bundle_lines
 from tests.service.running import TOKEN
 
@@ -59,13 +59,13 @@ class Service:
     def start(self) -> None:
         """Start it and wait until it answers."""
         log = self.folder / "service.log"
-        command = ["serve", "--workers", "2"]
+        command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "serve", "--workers", "2"]
         command += ["--database", self.database, "--data", str(self.folder / "data"), "--port", str(self.port)]
         command += ["--write-rate", "100000/second", "--worker-device", self.device]
         environment = os.environ | {"MMSBGEN_TOKEN": TOKEN, "MMSBGEN_WORKER_LEASE": str(LEASE_S)}
         began = log.stat().st_size if log.exists() else 0
         with log.open("ab") as file:
-            self.process = Mmsbgen(command, stdin=subprocess.DEVNULL, stderr=file, env=environment)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=file, env=environment)
         deadline = time.monotonic() + 60
         while not (found := re.search(r"serves http://127.0.0.1:(\d+)/", log.read_text()[began:])):
             if self.process.poll() is not None or time.monotonic() > deadline:

@@ -14,9 +14,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from mmsbgen.service.app import STATIC
-from tests.preloaded import Mmsbgen
 from tests.service.phone import fits
-from tests.service.running import TOKEN, Service, serving
+from tests.service.running import COMMAND, TOKEN, Service, serving
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -217,9 +216,9 @@ def test_a_missing_token_is_said_in_words_and_a_given_one_is_kept(page: Page) ->
 
 def test_the_link_in_a_terminal_signs_in_and_leaves_no_token(browser: Browser, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    command = ["serve", "--port", "0", "--workers", "0", "--data", str(tmp_path / "data")]
+    command = [*COMMAND, "serve", "--port", "0", "--workers", "0", "--data", str(tmp_path / "data")]
     environment = {name: text for name, text in os.environ.items() if name != "MMSBGEN_TOKEN"}
-    with Mmsbgen(
+    with subprocess.Popen(
         [*command, "--database", str(tmp_path / "d.sqlite3")], stdin=subprocess.DEVNULL, stderr=theirs, env=environment
     ) as process:
         os.close(theirs)

@@ -18,8 +18,7 @@ import pytest
 
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs import Queue
-from tests.preloaded import Mmsbgen
-from tests.service.running import Service, serving
+from tests.service.running import COMMAND, Service, serving
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
@@ -96,9 +95,9 @@ def test_workers_are_started_again_where_nobody_reads_messages(
     monkeypatch.chdir(folder)
     database = str(tmp_path / "jobs.sqlite3")
     options = ["--workers", "1", "--worker-device", "pocl", "--port", "0", "--database", database]
-    command = ["serve", *options, "--data", str(tmp_path / "data")]
+    command = [*COMMAND, "serve", *options, "--data", str(tmp_path / "data")]
     reader, writer = os.pipe()
-    with open_store(database) as store, Mmsbgen(command, stdin=subprocess.DEVNULL, stderr=writer) as process:
+    with open_store(database) as store, subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=writer) as process:
         os.close(writer)
         try:
             said = b""

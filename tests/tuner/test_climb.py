@@ -147,9 +147,9 @@ def test_no_finalist_takes_twice_as_long_as_the_best() -> None:
     device = Drifting(0, budget=9)
     trials = [
         TrialRecord(run="0" * 32, key=KEY, config=config, status="ok", times=(seconds,))
-        for config, seconds in zip(SPACE.configs, (1e-3, 2e-2), strict=False)
+        for config, seconds in zip(space().configs, (1e-3, 2e-2), strict=False)
     ]
-    assert CoordinateDescent(SPACE.configs, trials, device.turns, device.attempt).finalists(None, climb=False) == [
+    assert CoordinateDescent(space().configs, trials, device.turns, device.attempt).finalists(None, climb=False) == [
         trials[0]
     ]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import gc
 import json
@@ -18,10 +17,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
-import warnings
 from pathlib import Path
-from typing import Any
 
 import mmsbgen
 
@@ -31,13 +27,12 @@ if sys.argv[1:2] in (["serve"], ["worker"]):
     os.execv({installed!r}, [{installed!r}, *sys.argv[1:]])
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    said = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ), False, False]).encode()
+    said = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
     socket.send_fds(server, [len(said).to_bytes(8, "little")], [0, 1, 2])
     server.sendall(said)
     status = server.recv(1)
 sys.exit(status[0] if status else "mmsbgen was killed")
 """
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class _Preloaded:
@@ -47,7 +42,7 @@ class _Preloaded:
         self._folder = tempfile.TemporaryDirectory(prefix="mmsbgen-")
         self.address = os.path.join(self._folder.name, "socket")
         command = [sys.executable, __file__, self.address]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
         pipe = subprocess.PIPE
         self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment)
         assert self._server.stdout is not None
@@ -73,32 +68,6 @@ class _Preloaded:
 def preloaded() -> _Preloaded:
     """The one of this process."""
     return _Preloaded()
-
-
-class Mmsbgen(subprocess.Popen[Any]):
-    """``mmsbgen`` with some arguments, a child of this process as any other; warnings are errors if ``strict``."""
-
-    def __init__(self, arguments: list[str], *, strict: bool = False, **options: Any) -> None:
-        self._strict = strict
-        super().__init__(arguments, **options)
-
-    def _execute_child(self, args: Any, *given: Any) -> None:
-        folder, environment = given[4] or os.getcwd(), dict(os.environ if given[5] is None else given[5])
-        read, _, _, written, _, told = given[9:15]
-        said = json.dumps([args, str(folder), environment, True, self._strict]).encode()
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what its parent leaves becomes a child of this process
-        try:
-            with socket.socket(socket.AF_UNIX) as server:
-                server.connect(preloaded().address)
-                streams = [own if given_ == -1 else given_ for own, given_ in enumerate((read, written, told))]
-                socket.send_fds(server, [len(said).to_bytes(8, "little")], streams)
-                server.sendall(said)
-                self.pid = int(server.recv(20))
-        finally:
-            prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        self._child_created = True
-        self._close_pipe_fds(*given[9:15])
 
 
 def _serve(address: str) -> None:
@@ -135,15 +104,7 @@ def _answer(client: socket.socket) -> None:
     said = b""
     while len(said) < int.from_bytes(length, "little"):
         said += client.recv(1 << 20)
-    arguments, folder, environment, left, strict = json.loads(said)
-    if left:  # to the nearest that takes what others leave
-        parent = os.getpid()
-        if os.fork():
-            os._exit(0)
-        while os.getppid() == parent:
-            time.sleep(0.001)
-        client.sendall(str(os.getpid()).encode())
-        client.close()
+    arguments, folder, environment = json.loads(said)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -156,8 +117,6 @@ def _answer(client: socket.socket) -> None:
         open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
         for number, mode, errors in ((0, "r", "strict"), (1, "w", "strict"), (2, "w", "backslashreplace"))
     )
-    if strict:
-        warnings.simplefilter("error")
     status = 1
     try:
         from mmsbgen.__main__ import main
@@ -172,8 +131,7 @@ def _answer(client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
-        if not left:
-            client.sendall(bytes([status & 255]))
+        client.sendall(bytes([status & 255]))
         os._exit(status)
 
 
