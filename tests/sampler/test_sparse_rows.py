@@ -64,6 +64,25 @@ def test_a_start_in_parts_is_the_same(processor: Device, planted: Split, chain, 
     assert entries(sampler)[0][64].tolist() == [0, 1, 2, 3, *4 * [NONE]]
 
 
+def test_communities_that_shrink_in_parts_are_the_same(processor: Device, planted: Split, chain, monkeypatch) -> None:
+    """And so are sums by community of what entries explain best."""
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
+    run(sampler, CLIQUES, 2)
+    before, gone, rows = entries(sampler), np.array([1, 11]), SparseRows(sampler)
+    found = []
+    for elements in (1 << 22, 56):
+        monkeypatch.setattr("mmsbgen.sampler.state.sparse_state._ELEMENTS", elements)
+        monkeypatch.setattr("mmsbgen.sampler.diagnostics.state_rows._ROWS", elements // 8)
+        sampler.state.set_entries(*before)
+        counts = rows.best_of(rows.best_links())
+        sampler.state.shrink(gone, 1e-3)
+        found.append([counts, *entries(sampler)])
+    assert all(np.array_equal(whole, parts) for whole, parts in zip(*found, strict=True))
+    assert found[0][0].sum() > planted.n_training_links
+    for vertices in (CLIQUES[1], CLIQUES[11]):
+        assert not np.isin(found[0][1][vertices, 0], gone).any()
+
+
 def test_rows_keep_descending_entries_that_add_up(processor: Device, planted: Split, chain) -> None:
     sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, CLIQUES, 5)
