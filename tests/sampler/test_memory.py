@@ -136,6 +136,19 @@ def test_a_gpu_that_moves_vertices_spares_the_host(monkeypatch, links, changes, 
     assert background_search.only_moved(parts, Options(10, start="auto"), info, taken) == moved
 
 
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+def test_what_is_in_memory_already_counts_as_free(chain, processor, middling, monkeypatch, kind):
+    held = chain(processor, middling, n_communities=5).needs.held
+    adjacency = middling.training_adjacency
+    assert held == 8 * middling.graph.n_links + 4 * adjacency.neighbours.size + 8 * (middling.graph.n_vertices + 1)
+    monkeypatch.setattr(memory_needs, "available_host_memory", lambda: (1000, "this test"))
+    info = dataclasses.replace(H200, kind=kind)
+    needs = MemoryNeeds({"pi": 0}, {"graph": 1000 + held}, ("pi", 0), held)
+    memory_needs.require(needs, info)
+    with pytest.raises(DeviceMemoryError, match="this test leaves"):
+        memory_needs.require(dataclasses.replace(needs, held=held - 1), info)
+
+
 def test_too_large_for_this_machine(processor, chain, middling):
     with pytest.raises(DeviceMemoryError, match=r"does not fit: it.*\bpi .*\d+\.\d\d GB"):
         chain(processor, middling, n_communities=2**24, mini_batch_size=59, dtype="float64")
