@@ -58,6 +58,9 @@ def call(*words: str) -> Result:
         ("--workers all --budget-seconds -1", "budget_seconds=-1.0: it must be above 0"),
         ("--workers all --objective beauty", "'beauty' is not one of"),
         (f"--device fake --graph {GRAPH} -k 9 --budget-seconds 1e-9", "1e-09: that was spent on reading the graph"),
+        (f"--device fake --graph {GRAPH} -k 9 --budget-seconds -1", "budget_seconds=-1.0: it must be above 0"),
+        (f"--device fake --graph {GRAPH} -k 9 --budget-seconds 1e30", "budget_seconds=1e+30: it must be above 0"),
+        (f"--workers all --graph {GRAPH} -k 9 --budget-seconds 1e-9", "1e-09: that was spent on reading the graph"),
     ],
 )
 def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_path: Path) -> None:
