@@ -16,6 +16,7 @@ from sybil import Document
 
 from mmsbgen.backends import find_device
 from tests.docs.blocks import LANGUAGES, TITLES, Page, Shell, blocks, renewed
+from tests.docs.preloaded import preloaded
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -131,7 +132,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if "tutorials" not in request.node.name:  # they begin with what a new user has
         shutil.copy(request.getfixturevalue("tuned"), data / "mmsbgen" / "tuning.sqlite3")
     monkeypatch.setenv("XDG_DATA_HOME", str(data))
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{preloaded().program()}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(folder)

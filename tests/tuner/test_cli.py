@@ -124,9 +124,8 @@ def test_a_graph_and_how_its_partners_are_drawn_choose_the_kernels(
     assert "partners='all'" in call(*words, "--partners", "all").output
 
 
-@pytest.mark.opencl
-def test_a_run_is_told_as_a_table_and_as_json(pocl_device: Device, tmp_path: Path) -> None:
-    words = ["--device", pocl_device.info.spec, "--kernel", "update_beta", *SMALL, "--budget-trials", "4"]
+def test_a_run_is_told_as_a_table_and_as_json(processor: Device, tmp_path: Path) -> None:
+    words = ["--device", processor.info.spec, "--kernel", "update_beta", *SMALL, "--budget-trials", "4"]
     # At random: what the default strategy tries depends on times.
     words += ["--strategy", "random", "--database", str(tmp_path / "tuning.sqlite3")]
     result = call(*words)
