@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,14 @@ def test_blocks_say_what_they_are() -> None:
             if block.language == "text":
                 assert block.title in ("", *TITLES, "layers of mmsbgen/, top to bottom"), block
                 assert not block.first.startswith(("$ ", "mmsbgen ", "scripts/", "pip ", "import ")), block
+
+
+def test_files_that_the_readme_names_are_there() -> None:
+    named = re.findall(
+        r"""(?:\]\(|src(?:set)?=")(?!https?:)([^)#"\s]+)""", (ROOT / "README.md").read_text(encoding="utf-8")
+    )
+    assert len(named) > 10
+    assert [file for file in named if not (ROOT / file).exists()] == []
 
 
 def test_what_is_not_run() -> None:
