@@ -53,13 +53,17 @@ def ending_at(moment: float) -> Iterator[None]:
     def over(_number: int, _frame: FrameType | None) -> None:
         raise TimeUpError
 
-    with handling(over, [signal.SIGALRM]):
-        begin = time.monotonic()
-        earlier, _ = signal.setitimer(signal.ITIMER_REAL, max(_SOON_S, moment - begin))
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, earlier and max(_SOON_S, earlier - (time.monotonic() - begin)))
+    begin, earlier = time.monotonic(), 0.0
+    try:
+        with handling(over, [signal.SIGALRM]):
+            earlier, _ = signal.setitimer(signal.ITIMER_REAL, max(_SOON_S, moment - begin))
+            try:
+                yield
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        if earlier:  # only now its own handler is back
+            signal.setitimer(signal.ITIMER_REAL, max(_SOON_S, earlier - (time.monotonic() - begin)))
 
 
 class StopRequest:

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import TimeUpError, ending_at
-from mmsbgen.cli.printing.graph_tuning import GraphTuning, sentence, spent_on_reading
+from mmsbgen.cli.printing.graph_tuning import GraphTuning, rest_of, sentence, spent_on_reading
 from mmsbgen.cli.printing.tune_summary import print_report, progress_display
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table
 from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
@@ -113,6 +113,7 @@ def tune(
     from mmsbgen.families import resolve_family
 
     began, budget_s = time.monotonic(), given["budget_seconds"]
+    chosen = TuneOptions(**{name: given[name] for name in options_of(TuneOptions) if name in given})
     kernels = tuple(dict.fromkeys(kernels))
     data: Path | None = given["data"]
     reading = reading_of_option(given, given["graph"])
@@ -137,9 +138,7 @@ def tune(
     from mmsbgen.db.store.tuning_store import open_store
     from mmsbgen.tuner.run.tune import tune as run
 
-    options = TuneOptions(**{name: given[name] for name in options_of(TuneOptions) if name in given}).keywords() | {
-        "fixed": axes
-    }
+    options = chosen.keywords() | {"fixed": axes}
     several = workers is not None or scheduler is not None
     if several and context.get_parameter_source("device") is not ParameterSource.COMMANDLINE:
         device = None  # a configured default does not apply to several devices
@@ -158,6 +157,8 @@ def tune(
                     raise InputError(f"--data {data} is read on this machine: leave out --workers and --scheduler")
                 if compilers := options.pop("compilers"):
                     raise InputError(f"--compilers {compilers}: the workers of a fleet compile what they measure")
+                if of_graph is not None and budget_s is not None:
+                    options["budget_seconds"] = rest_of(began, budget_s)
                 options |= {"workers": _listed(workers), "scheduler": scheduler}
                 told = None if progress is None else progress.of
                 report = tune_fleet(family, kernels or None, problem, store=store, progress=told, **options)

@@ -22,7 +22,7 @@ from mmsbgen.graph.files.tokens import parse_integers, split_fields
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.memberships import Memberships, encoded, largest, outside
 from mmsbgen.sampler.saved.membership_arrays import of_arrays
-from mmsbgen.sampler.saved.result_folder import FILES, GRAPH_FILE
+from mmsbgen.sampler.saved.result_folder import FILES
 from mmsbgen.scores.cover import words_of
 
 
@@ -94,9 +94,9 @@ def graph_of_run(folder: Path, given: Path | None = None) -> tuple[Graph | None,
         size = f"{recorded['vertices']} and {recorded['links']}"
     if given is None and source is None:
         return None, "its record does not name the graph's file"
-    places, beside = [given or Path(source)], (folder / GRAPH_FILE).absolute()
-    if given is None and places[0].name == GRAPH_FILE and places[0] != beside and beside.is_file():
-        places.append(beside)  # the folder of an update may have been moved
+    places = [given or Path(source)]
+    if given is None and (beside := (folder / places[0].name).absolute()) != places[0] and beside.is_file():
+        places.append(beside)  # the folder of an update may have been moved, or the files of a job were downloaded
     why = ""
     for place in places:
         try:

@@ -144,6 +144,14 @@ def test_a_file_that_is_not_there_is_refused_only_when_it_was_named(file: Path) 
 # The real command line -----------------------------------------------------------------------------------------------
 
 
+def test_config_takes_flags_numbers_and_lists_under_the_long_names_of_options(file: Path) -> None:
+    file.write_text(
+        "[db.best]\nlimit = 1\n[detect]\ncommunities = 'auto'\nfused = true\n[tune]\nkernel = ['update_phi']\n"
+    )
+    result = call("--config", file, "config", command=main, MMSBGEN_DETECT_COMMUNITIES="9", MMSBGEN_DB_BEST_JSON="1")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 def test_config_shows_what_is_set_without_passwords_and_tells_all_that_is_wrong(file: Path) -> None:
     file.write_text('database = "postgresql://me:secret@server/db"\n[detect]\ntresholt = 1\n[db.best]\nlimit = 0\n')
     env = {"MMSBGEN_DETECT_ITERATION": "3", "MMSBGEN_TUNE_SEED": "4"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from sybil import Document
 
 from mmsbgen.backends import find_device
 from tests.docs.blocks import LANGUAGES, TITLES, Page, Shell, blocks, renewed
+from tests.docs.preloaded import preloaded
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -75,6 +77,14 @@ def test_blocks_say_what_they_are() -> None:
                 assert not block.first.startswith(("$ ", "mmsbgen ", "scripts/", "pip ", "import ")), block
 
 
+def test_files_that_the_readme_names_are_there() -> None:
+    named = re.findall(
+        r"""(?:\]\(|src(?:set)?=")(?!https?:)([^)#"\s]+)""", (ROOT / "README.md").read_text(encoding="utf-8")
+    )
+    assert len(named) > 10
+    assert [file for file in named if not (ROOT / file).exists()] == []
+
+
 def test_what_is_not_run() -> None:
     found = {}
     for page in PAGES:
@@ -122,7 +132,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if "tutorials" not in request.node.name:  # they begin with what a new user has
         shutil.copy(request.getfixturevalue("tuned"), data / "mmsbgen" / "tuning.sqlite3")
     monkeypatch.setenv("XDG_DATA_HOME", str(data))
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{preloaded().program()}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(folder)

@@ -124,6 +124,10 @@ def test_the_graph_is_found_where_the_run_found_it(results: Path, tmp_path: Path
         assert "give the run's graph with --graph" in said
         assert not (tmp_path / "moved.gexf").exists()
         convert(tmp_path / "moved", "-o", tmp_path / "moved.csv")
+    record["graph"]["file"] = str(tmp_path / "gone" / "beside.txt")
+    (tmp_path / "moved" / "run.json").write_text(json.dumps(record))
+    shutil.copy(json.loads((results / "run.json").read_text())["graph"]["file"], tmp_path / "moved" / "beside.txt")
+    convert(tmp_path / "moved", "-o", tmp_path / "moved.gexf")
 
 
 def test_ids_that_spreadsheets_take_for_formulas_are_told_and_stay(tmp_path: Path) -> None:

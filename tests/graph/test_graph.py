@@ -84,6 +84,24 @@ def test_adjacency_layout_is_that_of_scipy() -> None:
     assert not rows.neighbours.flags.writeable
 
 
+@pytest.mark.parametrize(("n_vertices", "dtype"), [(2, np.int64), (300, np.uint32), (150_000, np.uint32)])
+def test_adjacency_by_many_ranges_without_some_links(
+    n_vertices: int, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    pairs = np.sort(rng.integers(0, n_vertices, (2000, 2)), axis=1)
+    pairs = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
+    without = np.sort(rng.choice(len(pairs), len(pairs) // 5, replace=False))
+    matrix = sp.coo_array((np.ones(len(pairs) - without.size), np.delete(pairs, without, axis=0).T), (n_vertices,) * 2)
+    both = (matrix + matrix.T).tocsr()
+    monkeypatch.setattr("mmsbgen.graph.graph.AT_A_TIME", 100)
+    for links_of_a_range in (0, 5):
+        monkeypatch.setattr("mmsbgen.graph.graph._RANGE_LINKS", links_of_a_range)
+        found = Adjacency.from_pairs(pairs.astype(dtype), n_vertices, without)
+        assert np.array_equal(found.offsets, both.indptr)
+        assert np.array_equal(found.neighbours, both.indices)
+
+
 def test_adjacency_without_links() -> None:
     rows = Adjacency.from_pairs(np.empty((0, 2), dtype=np.int64), 3)
     assert rows.offsets.tolist() == [0, 0, 0, 0]

@@ -140,6 +140,15 @@ def at_rank(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return rank, queues, gpu, NcclExchange(world, gpu, b"")  # type: ignore[arg-type]
 
 
+def test_a_device_without_sweeps_is_not_asked_whether_it_computes(
+    at_rank: tuple[int, Queues, Gpu, NcclExchange], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be closed already."""
+    _, _, gpu, exchange = at_rank
+    monkeypatch.setattr(gpu, "active", None)
+    assert not exchange._world.computes()
+
+
 def swept(queues: Queues, pieces: Any, rank: int) -> Any:
     """A launch of the sweep of the next piece."""
     turns = itertools.cycle(range(pieces.shape[1] - 1))

@@ -20,7 +20,9 @@ from mmsbgen.graph import as_graph, split
 from mmsbgen.sampler.diagnostics import communities
 from mmsbgen.sampler.diagnostics.evaluation import evaluation
 from mmsbgen.sampler.diagnostics.memberships import Memberships, by_community, largest_of_parts
-from mmsbgen.sampler.starts.start_methods import of_sets
+from mmsbgen.sampler.options.options import Options
+from mmsbgen.sampler.starts import background_search
+from mmsbgen.sampler.starts.start_methods import MOVED, of_sets
 from mmsbgen.sampler.state import device_state, memory_needs
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds, available_host_memory, readable
 from tests.devices import H200
@@ -115,6 +117,36 @@ def test_starts_are_counted_where_there_are_any(processor, chain, middling, star
     counted = memory_needs.of_start(60, middling.graph.n_links, 60 * 16 * 4)
     assert blocks.needs.host["starts"] == counted > 10_000_000
     assert stars.needs.host["starts"] == (counted if start == "communities" else 0)
+
+
+@pytest.mark.parametrize(
+    ("links", "changes", "taken", "moved"),
+    [
+        (10**9, {}, 0, True),
+        (2**31, {}, 0, False),  # moved in threads
+        (10**5, {}, 0, False),
+        (10**9, {}, 7 * 2**34, False),
+        (10**9, {"kind": "cpu"}, 0, False),
+    ],
+)
+def test_a_gpu_that_moves_vertices_spares_the_host(monkeypatch, links, changes, taken, moved):
+    monkeypatch.setattr(background_search, "worth_trying", lambda split, k: [MOVED])
+    parts = SimpleNamespace(graph=SimpleNamespace(n_vertices=10**7), n_training_links=links)
+    info = dataclasses.replace(H200, **changes)
+    assert background_search.only_moved(parts, Options(10, start="auto"), info, taken) == moved
+
+
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+def test_what_is_in_memory_already_counts_as_free(chain, processor, middling, monkeypatch, kind):
+    held = chain(processor, middling, n_communities=5).needs.held
+    adjacency = middling.training_adjacency
+    assert held == 8 * middling.graph.n_links + 4 * adjacency.neighbours.size + 8 * (middling.graph.n_vertices + 1)
+    monkeypatch.setattr(memory_needs, "available_host_memory", lambda: (1000, "this test"))
+    info = dataclasses.replace(H200, kind=kind)
+    needs = MemoryNeeds({"pi": 0}, {"graph": 1000 + held}, ("pi", 0), held)
+    memory_needs.require(needs, info)
+    with pytest.raises(DeviceMemoryError, match="this test leaves"):
+        memory_needs.require(dataclasses.replace(needs, held=held - 1), info)
 
 
 def test_too_large_for_this_machine(processor, chain, middling):

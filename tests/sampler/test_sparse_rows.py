@@ -64,6 +64,25 @@ def test_a_start_in_parts_is_the_same(processor: Device, planted: Split, chain, 
     assert entries(sampler)[0][64].tolist() == [0, 1, 2, 3, *4 * [NONE]]
 
 
+def test_communities_that_shrink_in_parts_are_the_same(processor: Device, planted: Split, chain, monkeypatch) -> None:
+    """And so are sums by community of what entries explain best."""
+    sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
+    run(sampler, CLIQUES, 2)
+    before, gone, rows = entries(sampler), np.array([1, 11]), SparseRows(sampler)
+    found = []
+    for elements in (1 << 22, 56):
+        monkeypatch.setattr("mmsbgen.sampler.state.sparse_state._ELEMENTS", elements)
+        monkeypatch.setattr("mmsbgen.sampler.diagnostics.state_rows._ROWS", elements // 8)
+        sampler.state.set_entries(*before)
+        counts = rows.best_of(rows.best_links())
+        sampler.state.shrink(gone, 1e-3)
+        found.append([counts, *entries(sampler)])
+    assert all(np.array_equal(whole, parts) for whole, parts in zip(*found, strict=True))
+    assert found[0][0].sum() > planted.n_training_links
+    for vertices in (CLIQUES[1], CLIQUES[11]):
+        assert not np.isin(found[0][1][vertices, 0], gone).any()
+
+
 def test_rows_keep_descending_entries_that_add_up(processor: Device, planted: Split, chain) -> None:
     sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, CLIQUES, 5)
@@ -284,17 +303,24 @@ def test_evidence_is_that_of_the_links_one_by_one(processor: Device, chain) -> N
     assert np.array_equal(np.flatnonzero(used), np.unique(best))
 
 
-@pytest.mark.parametrize("most", [10, 1 << 25])
+@pytest.mark.parametrize("most", [10, 75, 1 << 25])
 def test_parts_of_the_largest_communities_are_sought(
     processor: Device, planted: Split, chain, monkeypatch, most
 ) -> None:
     sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
     run(sampler, [np.concatenate(CLIQUES[:2]), *CLIQUES[2:]], 4)
     monkeypatch.setattr(refine_module, "MOST_SPLIT", most)
-    empty, links, _ = refine_module._clear_links(sampler)
+    empty, links, labels = refine_module._clear_links(sampler)
     best, shares = best_communities(sampler, planted.training_links)
-    assert np.array_equal(empty, np.flatnonzero(np.bincount(best, minlength=40) < 3))
-    assert len(links) == 0 if most == 10 else np.array_equal(links, planted.training_links[shares > 0.5])
+    sizes = np.bincount(best, minlength=40)
+    assert np.array_equal(empty, np.flatnonzero(sizes < 3))
+    if most == 10:
+        assert len(links) == 0
+    elif most == 75:  # that of two cliques alone has more
+        assert sizes[0] == sizes.max() > most
+        assert np.unique(labels).tolist() == [1 + sizes[1:].argmax()]
+    else:
+        assert np.array_equal(links, planted.training_links[shares > 0.5])
 
 
 def leading(sampler: Sampler, vertices: np.ndarray) -> int:

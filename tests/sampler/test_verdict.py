@@ -16,6 +16,7 @@ from mmsbgen.graph import Graph, as_graph, split
 from mmsbgen.sampler.diagnostics.rewired_graphs import Rewired, Statistic, rewired, second_eigenpair
 from mmsbgen.sampler.diagnostics.verdict import (
     Ranks,
+    _barred,
     decided,
     degree_excess,
     mean_ranks,
@@ -40,6 +41,16 @@ def one_hot(labels: np.ndarray, k: int) -> np.ndarray:
 
 
 # Swaps --------------------------------------------------------------------------------------------------------
+
+
+def test_links_known_pairs_and_loops_are_barred():
+    parts = split(as_graph(planted(200, 4, 20, 1.0, np.random.default_rng(0))), validation=0.1, seed=0)
+    vertices = np.sort(np.random.default_rng(0).choice(200, 60, replace=False))
+    right = np.eye(200, dtype=bool)
+    for pairs in (parts.training_links, parts.validation.pairs):
+        right[tuple(pairs.T)] = right[tuple(pairs.T[::-1])] = True
+    found = _barred(vertices, parts.training_adjacency, [parts.validation.pairs, np.zeros((0, 2), np.int64)])
+    assert np.array_equal(found, right[np.ix_(vertices, vertices)])
 
 
 def test_swaps_keep_degrees_and_make_no_pair_that_is_barred():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import networkx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
@@ -119,7 +120,7 @@ def test_a_detection_is_submitted_followed_and_explored(page: Page, served: Serv
     fits(page)
 
 
-def test_a_result_is_numbered_as_its_files(page: Page) -> None:
+def test_a_result_is_numbered_as_its_files_which_are_for_convert(page: Page, tmp_path: Path) -> None:
     submit(page, iterations=40)
     state(page, "done")
 
@@ -140,6 +141,12 @@ def test_a_result_is_numbered_as_its_files(page: Page) -> None:
         for cell, share in ((1, len(lines[number]) / len(lines[0])), (2, float(strength))):
             width = row.locator("td").nth(cell).locator(".bar .value").get_attribute("width") or ""
             assert float(width.rstrip("%")) == pytest.approx(100 * share, rel=0.01, abs=0.01)
+
+    for name in ("graph", "communities.txt", "memberships.npz", "run.json"):
+        (tmp_path / name).write_bytes(downloaded(name))
+    subprocess.run([*COMMAND, "convert", tmp_path, "-o", tmp_path / "graph.gexf"], check=True, timeout=60)
+    graph = networkx.read_gexf(tmp_path / "graph.gexf")
+    assert (graph.number_of_nodes(), graph.number_of_edges()) == (1461, 2742)
 
 
 def test_a_detection_is_run_again_with_other_settings_and_deleted(page: Page, served: Service) -> None:

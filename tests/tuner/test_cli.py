@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -16,9 +18,10 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
-from mmsbgen.cli.printing.tune_summary import certainty
+from mmsbgen.cli.printing.tune_summary import certainty, late
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.tuner.measure.noise import judge
+from mmsbgen.tuner.run.tuning_report import KernelReport
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]
@@ -58,6 +61,9 @@ def call(*words: str) -> Result:
         ("--workers all --budget-seconds -1", "budget_seconds=-1.0: it must be above 0"),
         ("--workers all --objective beauty", "'beauty' is not one of"),
         (f"--device fake --graph {GRAPH} -k 9 --budget-seconds 1e-9", "1e-09: that was spent on reading the graph"),
+        (f"--device fake --graph {GRAPH} -k 9 --budget-seconds -1", "budget_seconds=-1.0: it must be above 0"),
+        (f"--device fake --graph {GRAPH} -k 9 --budget-seconds 1e30", "budget_seconds=1e+30: it must be above 0"),
+        (f"--workers all --graph {GRAPH} -k 9 --budget-seconds 1e-9", "1e-09: that was spent on reading the graph"),
     ],
 )
 def test_bad_input_is_told_and_nothing_is_written(words: str, message: str, tmp_path: Path) -> None:
@@ -118,9 +124,8 @@ def test_a_graph_and_how_its_partners_are_drawn_choose_the_kernels(
     assert "partners='all'" in call(*words, "--partners", "all").output
 
 
-@pytest.mark.opencl
-def test_a_run_is_told_as_a_table_and_as_json(pocl_device: Device, tmp_path: Path) -> None:
-    words = ["--device", pocl_device.info.spec, "--kernel", "update_beta", *SMALL, "--budget-trials", "4"]
+def test_a_run_is_told_as_a_table_and_as_json(processor: Device, tmp_path: Path) -> None:
+    words = ["--device", processor.info.spec, "--kernel", "update_beta", *SMALL, "--budget-trials", "4"]
     # At random: what the default strategy tries depends on times.
     words += ["--strategy", "random", "--database", str(tmp_path / "tuning.sqlite3")]
     result = call(*words)
@@ -163,6 +168,16 @@ def test_it_is_said_among_which_the_winner_was_chosen(times: tuple[Sequence[floa
     text = certainty(judge(times, simpler_later), "rival")
     assert text.endswith(said)
     assert text.startswith(f"{len(times)} finalists cannot be told apart (± ") == (text != said)
+
+
+def test_only_a_budget_of_seconds_leaves_no_time() -> None:
+    space = SimpleNamespace(default={"lanes": 1}, configs=[{"lanes": 1}, {"lanes": 2}])
+    kernel: Any = KernelReport("draws", None, space, "", 1)  # type: ignore[arg-type]
+    kernel.trials.append(SimpleNamespace(config=space.default))
+    report: Any = SimpleNamespace(kernels=[kernel], untried=[])
+    assert late(report) == ""
+    kernel.deadline = 1.0
+    assert late(report) == "There was time for the defaults only"
 
 
 def test_a_kernel_that_is_named_twice_is_tuned_once(tmp_path: Path) -> None:

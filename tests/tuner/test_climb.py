@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import time
@@ -20,13 +21,11 @@ from mmsbgen.db.records.tuning_records import (
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.measure.timing import Timing
-from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, candidates
 from mmsbgen.tuner.search.coordinate_descent import CoordinateDescent, neighbours
 from mmsbgen.tuner.search.surrogate import coordinates
 
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 20, compute_units=2)
-SPACE = candidates(MMSB.kernel("update_phi"), MMSB.problem(), CPU, {"normalise": True})
-AXES = coordinates(SPACE.configs)
 KEY = Key(
     DeviceRecord(
         backend="opencl",
@@ -43,6 +42,12 @@ KEY = Key(
     KernelRecord("mmsb", "update_phi", "t"),
     ProblemRecord("mmsb", {}),
 )
+
+
+@functools.cache
+def space() -> Candidates:
+    """What the device may try: made at the first use, as every process that runs tests imports this file."""
+    return candidates(MMSB.kernel("update_phi"), MMSB.problem(), CPU, {"normalise": True})
 
 
 def truth(config: Config) -> float:
@@ -84,18 +89,18 @@ class Drifting:
 @pytest.mark.parametrize("seed", range(5))
 def test_it_ends_at_the_top_from_wherever_the_search_has_ended(seed: int) -> None:
     device = Drifting(seed, budget=400)
-    device.attempt(random.Random(seed).sample(SPACE.configs, 10))
-    climb = CoordinateDescent(SPACE.configs, device.trials, device.turns, device.attempt)
+    device.attempt(random.Random(seed).sample(space().configs, 10))
+    climb = CoordinateDescent(space().configs, device.trials, device.turns, device.attempt)
     first = climb.finalists(None, climb=True)[0]
-    assert truth(first.config) == min(map(truth, SPACE.configs))
+    assert truth(first.config) == min(map(truth, space().configs))
     assert len(device.trials) < 200
 
 
 def test_a_budget_that_ends_ends_it() -> None:
     device = Drifting(3, budget=25)
-    device.attempt(random.Random(3).sample(SPACE.configs, 10))
+    device.attempt(random.Random(3).sample(space().configs, 10))
     before = min(truth(trial.config) for trial in device.trials)
-    finalists = CoordinateDescent(SPACE.configs, device.trials, device.turns, device.attempt).finalists(
+    finalists = CoordinateDescent(space().configs, device.trials, device.turns, device.attempt).finalists(
         None, climb=True
     )
     assert len(device.trials) == 25
@@ -105,9 +110,9 @@ def test_a_budget_that_ends_ends_it() -> None:
 
 def test_without_a_climb_the_best_are_compared_and_nothing_is_tried() -> None:
     device = Drifting(0, budget=40)
-    device.attempt(random.Random(5).sample(SPACE.configs, 40))
+    device.attempt(random.Random(5).sample(space().configs, 40))
     worst = max(device.trials, key=lambda trial: truth(trial.config))
-    finalists = CoordinateDescent(SPACE.configs, device.trials, device.turns, device.attempt).finalists(
+    finalists = CoordinateDescent(space().configs, device.trials, device.turns, device.attempt).finalists(
         worst, climb=False
     )
     assert finalists[-1] is worst
@@ -117,7 +122,7 @@ def test_without_a_climb_the_best_are_compared_and_nothing_is_tried() -> None:
 
 def test_no_comparison_begins_when_no_time_is_left() -> None:
     device = Drifting(0, budget=400)
-    device.attempt(random.Random(5).sample(SPACE.configs, 40))
+    device.attempt(random.Random(5).sample(space().configs, 40))
     compared: list[int] = []
 
     def turns(configs: Sequence[Config], rounds: int) -> list[Timing]:
@@ -126,7 +131,7 @@ def test_no_comparison_begins_when_no_time_is_left() -> None:
 
     for seconds, begins in ((-1.0, False), (60.0, True)):
         late = CoordinateDescent(
-            SPACE.configs, device.trials, turns, device.attempt, deadline=time.monotonic() + seconds
+            space().configs, device.trials, turns, device.attempt, deadline=time.monotonic() + seconds
         )
         finalists = late.finalists(None, climb=True)
         assert bool(compared) == begins
@@ -142,29 +147,32 @@ def test_no_finalist_takes_twice_as_long_as_the_best() -> None:
     device = Drifting(0, budget=9)
     trials = [
         TrialRecord(run="0" * 32, key=KEY, config=config, status="ok", times=(seconds,))
-        for config, seconds in zip(SPACE.configs, (1e-3, 2e-2), strict=False)
+        for config, seconds in zip(space().configs, (1e-3, 2e-2), strict=False)
     ]
-    assert CoordinateDescent(SPACE.configs, trials, device.turns, device.attempt).finalists(None, climb=False) == [
+    assert CoordinateDescent(space().configs, trials, device.turns, device.attempt).finalists(None, climb=False) == [
         trials[0]
     ]
 
 
 def test_what_does_not_work_is_no_finalist() -> None:
-    failed = TrialRecord(run="0" * 32, key=KEY, config=SPACE.configs[0], status="crashed")
+    failed = TrialRecord(run="0" * 32, key=KEY, config=space().configs[0], status="crashed")
     device = Drifting(0, budget=1)
-    assert CoordinateDescent(SPACE.configs, [failed], device.turns, device.attempt).finalists(None, climb=True) == []
+    assert CoordinateDescent(space().configs, [failed], device.turns, device.attempt).finalists(None, climb=True) == []
 
 
 def test_neighbours_differ_by_one_step_as_far_as_constraints_let_them() -> None:
-    index = SPACE.configs.index(SPACE.default)
-    centre, found = SPACE.default, [SPACE.configs[i] for i in neighbours(SPACE.configs, AXES, index)]
+    index = space().configs.index(space().default)
+    centre, found = (
+        space().default,
+        [space().configs[i] for i in neighbours(space().configs, coordinates(space().configs), index)],
+    )
     assert centre not in found
     single = [config for config in found if sum(config[name] != centre[name] for name in centre) == 1]
     assert single
     for name in ("block_size", "vector_width", "rows_in_flight"):
-        values = sorted({int(config[name]) for config in SPACE.configs})
+        values = sorted({int(config[name]) for config in space().configs})
         place = values.index(int(centre[name]))
         next_to = {*values[max(0, place - 1) : place], *values[place + 1 : place + 2]}
         assert next_to <= {int(config[name]) for config in found}
     for name in ("placement", "team"):
-        assert {config[name] for config in SPACE.configs} == {centre[name], *(config[name] for config in found)}
+        assert {config[name] for config in space().configs} == {centre[name], *(config[name] for config in found)}

@@ -9,6 +9,7 @@ import pytest
 from mmsbgen.backends import Device
 from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.stop_signals import TimeUpError
 from mmsbgen.db.records.canonical_json import digest, utc_now
 from mmsbgen.db.records.tuning_records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection.index import Index
@@ -16,6 +17,8 @@ from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.record_key import key_of
+from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Measurer
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.run.earlier_trials import known_roofs, known_trials
@@ -377,6 +380,19 @@ def test_the_budget_of_seconds_holds(store: Store) -> None:
     report = faked(store, "update_phi", budget_seconds=4.0)
     assert report.seconds < 1.1 * 4 + 2
     assert 1 <= len(report.kernels[0].trials) < len(report.kernels[0].space.configs)
+
+
+def test_finals_are_stored_if_time_is_up_while_energy_is_measured(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(_self: Measurer, _config: Config) -> Energy:
+        raise TimeUpError
+
+    monkeypatch.setattr(Measurer, "meter", lambda _self: "a meter")
+    monkeypatch.setattr(Measurer, "energy", late)
+    report = faked(store, budget_trials=4)
+    assert report.status == "finished"
+    assert sorted(trial.round for trial in store.trials(run=report.run))[-2:] == [1, 2]
 
 
 def test_nothing_begins_after_the_budget(store: Store) -> None:

@@ -58,42 +58,42 @@ def same(found: dict[str, bytes], straight: Path, tmp_path: Path) -> None:
             assert np.array_equal(there[name], right[name]), name
 
 
-def test_jobs_of_both_kinds_are_done_and_bad_ones_told(crew: Any, straight: Path, tmp_path: Path) -> None:
-    submit = crew.queue.submit
+def test_jobs_of_both_kinds_are_done_and_bad_ones_told(here: Any, straight: Path, tmp_path: Path) -> None:
+    submit = here.queue.submit
     detect = submit("detect", SOME | {"name": "GrQc"}, inputs={"graph": GRAPH})
     wrong = submit("detect", {"n_communities": 5, "mini_batch": "nope"}, inputs={"graph": GRAPH})
     broken = submit("detect", {"n_communities": 5}, inputs={"graph": b"1 2 3\n"})
     tune = submit("tune", TUNE, device="portable computing")
     other = submit("tune", TUNE, device="H200")
-    said = crew.finish("--drain")
+    said = here.finish("--drain")
     assert "attempt 1" in said
-    job = crew.queue.get(detect)
+    job = here.queue.get(detect)
     assert (job.state, job.error, job.attempt, set(job.outputs)) == (
         "done",
         None,
         1,
         {"communities.txt", "graph", "memberships.npz", "run.json"},
     )
-    same(outputs(crew, job), straight, tmp_path)
-    record = json.loads(outputs(crew, job)["run.json"])
+    same(outputs(here, job), straight, tmp_path)
+    record = json.loads(outputs(here, job)["run.json"])
     assert (record["graph"]["name"], record["iterations"]) == ("GrQc", 300)
     assert job.result is not None
     assert job.result["n_communities"] == 20
     assert job.result["graph"]["links"] == record["graph"]["links"]
-    progress = [event.data for event in crew.queue.events(detect) if event.kind == "progress"]
+    progress = [event.data for event in here.queue.events(detect) if event.kind == "progress"]
     assert any(0 < data.get("share", 0) <= 1 and "auc" in data for data in progress)
     assert job.progress is not None
-    failed, unread = crew.queue.get(wrong), crew.queue.get(broken)
+    failed, unread = here.queue.get(wrong), here.queue.get(broken)
     assert (failed.state, failed.attempt) == ("failed", 1)
     assert "'nope' is not one of block" in str(failed.error)
     assert (unread.state, str(unread.error)[:14]) == ("failed", "graph, line 1:")
-    tuned = crew.queue.get(tune)
+    tuned = here.queue.get(tune)
     assert tuned.state == "done", tuned.error
     assert tuned.result is not None
     assert tuned.result["kernels"][0]["best"] is not None
-    assert sum(trial.round == 0 for trial in crew.store.trials(kernel="draw_stars")) == 4
-    assert crew.queue.get(other).state == "queued"
-    assert list((crew.data / "jobs").iterdir()) == []
+    assert sum(trial.round == 0 for trial in here.store.trials(kernel="draw_stars")) == 4
+    assert here.queue.get(other).state == "queued"
+    assert list((here.data / "jobs").iterdir()) == []
 
 
 def test_a_worker_that_is_asked_to_end_gives_its_job_back_at_once(here: Any, straight: Path, tmp_path: Path) -> None:

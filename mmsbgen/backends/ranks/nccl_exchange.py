@@ -178,6 +178,8 @@ class NcclExchange:
 
     def _computes(self) -> bool:
         """Whether launches of a sweep are left to do."""
+        if not self._unsettled:  # the device may be closed
+            return False
         with self._calling("exchange"):
             return any(not swept.query() for swept, _ in self._unsettled)
 

@@ -76,9 +76,7 @@ class GraphTuning:
 
     def _left(self) -> float:
         """Seconds for the search; the sweeps after it are left out if they would take more than half of the rest."""
-        left_s = self._began + self._budget_s - time.monotonic()
-        if left_s <= 0:
-            raise spent_on_reading(self._budget_s)
+        left_s = rest_of(self._began, self._budget_s)
         if left_s < 2 * self._chain_s:
             self._chain_s = 0.0
         return left_s - self._chain_s
@@ -107,6 +105,14 @@ class GraphTuning:
         if gain.slower:
             store.add_bundle(Bundle([], [], as_winners(report.run, [one.default for one in tuned if one.default])))
         return gain
+
+
+def rest_of(began: float, budget_s: float) -> float:
+    """Seconds that are left of a budget; raises :class:`InputError` if reading the graph took all of them."""
+    left_s = began + budget_s - time.monotonic()
+    if left_s <= 0:
+        raise spent_on_reading(budget_s)
+    return left_s
 
 
 def spent_on_reading(budget_s: float) -> InputError:

@@ -48,18 +48,20 @@ def print_report(report: TuneReport) -> None:
                 click.echo(f"  Failed: {why}")
             if kernel.note:
                 click.echo(f"{kernel.kernel}: {kernel.note}")
-    if not report.interrupted and (late := _late(report)):
+    if not report.interrupted and (told := late(report)):
         fewer = ", or --kernel for fewer kernels" if len(report.asked) > 1 else ""
-        click.echo(f"{late}: give a larger --budget-seconds{fewer}.")
+        click.echo(f"{told}: give a larger --budget-seconds{fewer}.")
 
 
-def _late(report: TuneReport) -> str:
-    """What there was no time for; empty if there was time for more than the default of every kernel."""
+def late(report: TuneReport) -> str:
+    """What a budget of seconds left no time for; empty if there was time for more than each kernel's default."""
     tried = [kernel for kernel in report.kernels if kernel.trials]
     defaults = [
         kernel.kernel
         for kernel in tried
-        if [trial.config for trial in kernel.trials] == [kernel.space.default] and len(kernel.space.configs) > 1
+        if kernel.deadline is not None
+        and [trial.config for trial in kernel.trials] == [kernel.space.default]
+        and len(kernel.space.configs) > 1
     ]
     of = "" if len(defaults) == len(tried) else f" of {', '.join(defaults)}"
     told = [f"There was time for the defaults{of} only"] if defaults else []

@@ -81,12 +81,13 @@ def _clear_links(sampler: Sampler) -> tuple[Ints, Array, Ints]:
     """Of a state with sparse rows: the empty communities, and the links ``[L, 2]`` that others clearly explain.
 
     And the community ``[L]`` of each.  There are no more than :data:`MOST_SPLIT`, of the communities with the most
-    links, and none if no community is empty.
+    links but those that alone have more, and none if no community is empty.
     """
     rows, k = SparseRows(sampler), sampler.shape.k
     ends = rows.best_of(rows.best_links())
     empty, in_turn = np.flatnonzero(ends < 2 * _FEWEST_LINKS), np.argsort(-ends, kind="stable")
     chosen = np.zeros(k, bool)
+    in_turn = in_turn[ends[in_turn] <= 2 * MOST_SPLIT]
     chosen[in_turn[np.cumsum(ends[in_turn]) <= 2 * MOST_SPLIT]] = True
     links, labels = [np.zeros((0, 2), np.uint32)], [np.zeros(0, np.int64)]
     for part in sampler.split.training_parts() if empty.size else ():

@@ -23,7 +23,7 @@ from mmsbgen.base.processes import ChildProcess
 from mmsbgen.graph import Split
 from mmsbgen.kernels.space import Config
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.starts.local_moving import JOINED
+from mmsbgen.sampler.starts.local_moving import JOINED, MOST_ENDS
 from mmsbgen.sampler.starts.start_methods import MANY, MOVED, STARTS, Start, worth_trying
 from mmsbgen.sampler.state import memory_needs
 from mmsbgen.sampler.state.memory_needs import MemoryNeeds
@@ -80,9 +80,10 @@ def starts_sought(split: Split, options: Options) -> list[str]:
 
 def only_moved(split: Split, options: Options, info: DeviceInfo, taken: int) -> bool:
     """Whether local moving on a device with memory of its own, of which ``taken`` bytes are not free, is the search."""
-    wanted = device_bytes(split.graph.n_vertices, split.n_training_links)
+    links = split.n_training_links
+    wanted = device_bytes(split.graph.n_vertices, links)
     room = info.kind != "cpu" and wanted < _TOGETHER * (info.global_memory - taken)
-    return room and split.n_training_links > MANY and starts_sought(split, options) == [MOVED]
+    return room and MANY < links < MOST_ENDS // 2 and starts_sought(split, options) == [MOVED]
 
 
 class Searcher:

@@ -18,7 +18,7 @@ from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN, label_places, tab
 from mmsbgen.graph.ids import in_order
 from mmsbgen.kernels.build import BoundKernel, build
 from mmsbgen.kernels.space import Config
-from mmsbgen.sampler.starts.local_moving import JOINED, Mover, Moving, Weighted, even_parts, in_threads
+from mmsbgen.sampler.starts.local_moving import JOINED, MOST_ENDS, Mover, Moving, Weighted, even_parts, in_threads
 
 if TYPE_CHECKING:
     from mmsbgen.backends.base import Buffer
@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-#: Weights are added up in 32 bits.
-_MOST_ENDS = 2**32
 
 
 class MovingKernels(NamedTuple):
@@ -82,7 +80,7 @@ def by_kernels(kernels: MovingKernels) -> Mover:
 
 @contextmanager
 def _moving(kernels: MovingKernels, graph: Weighted, costs: Floats, labels: Ints) -> Iterator[Moving]:
-    if int(graph.volumes.sum()) >= _MOST_ENDS:
+    if int(graph.volumes.sum()) >= MOST_ENDS:
         with in_threads(graph, costs, labels) as moving:
             yield moving
         return

@@ -44,6 +44,8 @@ _ARCS = 1 << 15
 _BITS = 63
 #: Places of the tables of labels that are on a device at a time, of 8 bytes.
 JOINED = 1 << 28
+#: Link ends from which on vertices move in threads: devices add up weights in 32 bits.
+MOST_ENDS = 1 << 32
 
 
 @dataclass(frozen=True)

@@ -335,15 +335,17 @@ class _Session:
         kernel.verdict = verdict = self._verdict(kernel, spec)
         # Objectives other than time rank the finalists by energy: all of them are measured.
         seconds = None if verdict is None or kernel.deadline is None else (evaluate.begin, kernel.deadline)
-        for place in finals.metered(len(chosen), 0 if verdict is None else verdict.winner, seconds):
-            if self.place.interrupt:
-                break
-            if (energy := self.energy(kernel, chosen[place].config)) is not None:
-                kernel.finals[place] = with_energy(kernel.finals[place], energy)
-        if verdict is not None:
-            # A run's last round ranks first, whatever its median: so readers of the store find the winner.
-            kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)
-        self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
+        try:
+            for place in finals.metered(len(chosen), 0 if verdict is None else verdict.winner, seconds):
+                if self.place.interrupt:
+                    break
+                if (energy := self.energy(kernel, chosen[place].config)) is not None:
+                    kernel.finals[place] = with_energy(kernel.finals[place], energy)
+        finally:  # the end of the time may come while energy is measured
+            if verdict is not None:
+                # A run's last round ranks first, whatever its median: so readers of the store find the winner.
+                kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)
+            self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
 
     def _refuted(self, kernel: KernelReport, evaluate: Evaluator, chosen: Sequence[TrialRecord]) -> bool:
         """Check the finalists together; withdraw the trials of those that are wrong, and say whether there are any."""
