@@ -26,7 +26,6 @@ from mmsbgen.tuner.search.surrogate import coordinates
 _FEWEST = 3
 _MOST = 12
 _NEAR = 0.3
-_FAR = 2.0
 #: Seconds of device time for a comparison, and its fewest and most rounds.
 COMPARE_S = 2.0
 _FEWEST_ROUNDS = 5
@@ -111,13 +110,10 @@ class CoordinateDescent:
         return self.places.get(_name(trial.config))
 
     def _near(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-        """The trials within 30 % of the best by least time, at least three if so many take less than twice as long.
-
-        Includes trials stopped early.
-        """
+        """The three fastest trials and all within 30 % of the best, by least time; includes trials stopped early."""
         works = sorted((trial for trial in trials if trial.status == "ok"), key=lambda trial: min(trial.times))
-        limits = [(_FAR if place < _FEWEST else 1 + _NEAR) * min(works[0].times) for place in range(len(works))]
-        return [trial for trial, limit in zip(works, limits, strict=True) if min(trial.times) <= limit]
+        limit = (1 + _NEAR) * min(works[0].times) if works else 0.0
+        return [trial for place, trial in enumerate(works) if place < _FEWEST or min(trial.times) <= limit]
 
     def _compare(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
         """The trials, fastest first as timed in turns; the first one stays first unless another is clearly faster.
