@@ -323,7 +323,7 @@ def test_a_tune_is_submitted_followed_and_its_winner_compared_across_devices(pag
     mine = rows.filter(has_text="Portable Computing Language")
     expect(mine.locator(".badge")).to_have_text("exact")
     expect(mine).to_contain_text(winner)
-    expect(mine.locator("td[data-label='Of its roof']")).to_have_text(re.compile(r"^(> )?\d+ ?%$"))
+    expect(mine.locator("td[data-label='Of its roof']")).to_have_text(re.compile(r"^>?\d+%$"))
     shipped = rows.filter(has_text="cuda: NVIDIA H200")
     expect(shipped).to_have_count(1)
     expect(shipped.locator("td[data-label='Of its roof']")).to_have_text(re.compile(r"^\d+ ?%$"))
