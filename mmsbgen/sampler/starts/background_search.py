@@ -79,7 +79,7 @@ def starts_sought(split: Split, options: Options) -> list[str]:
 
 
 def only_moved(split: Split, options: Options, info: DeviceInfo, taken: int) -> bool:
-    """Whether local moving on a device with memory of its own, of which ``taken`` bytes are not free, is the search."""
+    """Whether only local moving seeks starts, on a device with its own memory, of which ``taken`` bytes are in use."""
     links = split.n_training_links
     wanted = device_bytes(split.graph.n_vertices, links)
     room = info.kind != "cpu" and wanted < _TOGETHER * (info.global_memory - taken)
