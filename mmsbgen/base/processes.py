@@ -82,6 +82,12 @@ def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> I
             waiting.cancel()
 
 
+def run_side_by_side(function: Callable[[Part], object], parts: Iterable[Part]) -> None:
+    """Call ``function``, which writes its results itself, for ``parts``, as :func:`side_by_side`."""
+    for _ in side_by_side(function, parts):
+        pass
+
+
 def python_command(module: str, *arguments: object) -> list[str]:
     """The command that runs a module; ``-P`` keeps the current folder off the module path."""
     return [sys.executable or "python", "-P", "-m", module, *map(str, arguments)]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import run_side_by_side
 from mmsbgen.graph.graph import (
     AT_A_TIME,
     MAX_VERTICES,
@@ -81,8 +81,7 @@ def directed_keys(pairs: UInt32Array) -> tuple[UInt64Array, UInt64Array, int]:
         upward[part], equal[part] = a < b, a == b
         keys[part] = pack_pairs(np.minimum(a, b), np.maximum(a, b))
 
-    for _ in side_by_side(pack, range(0, len(pairs), AT_A_TIME)):
-        pass
+    run_side_by_side(pack, range(0, len(pairs), AT_A_TIME))
     if upward.all():
         return sort_distinct(keys), keys[:0], 0
     down = keys[~(upward | equal)]

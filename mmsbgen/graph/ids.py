@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.atomic_files import ArchiveWriter
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_key
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import run_side_by_side
 from mmsbgen.graph.graph import AT_A_TIME, Int64Array
 
 _INT64 = range(-(2**63), 2**63)
@@ -191,8 +191,7 @@ def number_integers(values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
         def see(begin: int) -> None:
             seen[values[begin : begin + AT_A_TIME]] = True  # threads may write the same value to one place
 
-        for _ in side_by_side(see, range(0, values.size, AT_A_TIME)):
-            pass
+        run_side_by_side(see, range(0, values.size, AT_A_TIME))
         distinct = np.flatnonzero(seen)
         if distinct.size < seen.size:
             renumber(values, distinct, seen.size)
@@ -215,8 +214,7 @@ def renumber(values: NDArray[Any], distinct: Int64Array, size: int) -> None:
     def replace(begin: int) -> None:
         values[begin : begin + AT_A_TIME] = place[values[begin : begin + AT_A_TIME]]
 
-    for _ in side_by_side(replace, range(0, values.size, AT_A_TIME)):
-        pass
+    run_side_by_side(replace, range(0, values.size, AT_A_TIME))
 
 
 def in_order(values: NDArray[Any]) -> tuple[Int64Array, Int64Array]:

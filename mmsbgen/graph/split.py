@@ -27,6 +27,7 @@ from mmsbgen.graph.graph import (
     Int64Array,
     UInt32Array,
     distinct_keys,
+    links_without,
     pack_pairs,
     read_only,
     unpack_pairs,
@@ -88,14 +89,12 @@ class Split:
     @property
     def training_links(self) -> UInt32Array:
         """The training links, uint32 ``[E_tr, 2]``, ``u < v``, lexicographic; made anew, to save memory."""
-        return _without(self.graph.links, self._held_places)
+        return links_without(self.graph.links, self._held_places, 0, self.graph.n_links)
 
     def training_parts(self, size: int = AT_A_TIME) -> Iterator[UInt32Array]:
         """The training links in parts, each of up to ``size`` links of the graph."""
         for begin in range(0, self.graph.n_links, size):
-            part, held = self.graph.links[begin : begin + size], self._held_places
-            at = held[slice(*np.searchsorted(held, [begin, begin + size]))]
-            yield _without(part, at - begin)
+            yield links_without(self.graph.links, self._held_places, begin, begin + size)
 
     def some_training_links(self, most: int, rng: np.random.Generator) -> UInt32Array:
         """``most`` of the training links, drawn at random, or all if there are no more, ``[L, 2]``."""
@@ -248,12 +247,6 @@ def places_of(links: UInt32Array, pairs: NDArray[Any]) -> Int64Array:
     return np.concatenate([np.zeros(0, np.int64), *side_by_side(of, parts)])
 
 
-def _without(links: UInt32Array, places: Int64Array) -> UInt32Array:
-    """``links`` ``[E, 2]``, contiguous, without those at ``places``."""
-    # As numbers of 64 bits, which are copied far faster than pairs.
-    return np.delete(links.view(np.uint64), places).view(np.uint32).reshape(-1, 2)
-
-
 def held_out(links: NDArray[Any], non_links: NDArray[Any]) -> HeldOut:
     """These pairs, ``[L, 2]`` and ``[M, 2]`` with ``u < v``, in order and with their labels."""
     parts = [unpack_pairs(np.sort(pack_pairs(part[:, 0], part[:, 1]))) for part in (links, non_links)]
@@ -315,7 +308,7 @@ def _skipping(
     before = np.zeros(ranks.size, dtype=np.int64)
 
     def counted(begin: int) -> tuple[int, int, Int64Array]:
-        """The first rank above a number of a part, how many numbers it has, and how many are below the next ranks."""
+        """The first rank behind a number of a part, the part's size, and how many of it are before each next rank."""
         free = numbers(taken[begin : begin + AT_A_TIME])
         free = free - np.arange(begin, begin + free.size)
         low, high = np.searchsorted(ascending, free[[0, -1]])

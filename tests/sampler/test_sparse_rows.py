@@ -74,7 +74,7 @@ def test_communities_that_shrink_in_parts_are_the_same(processor: Device, plante
         monkeypatch.setattr("mmsbgen.sampler.state.sparse_state._ELEMENTS", elements)
         monkeypatch.setattr("mmsbgen.sampler.diagnostics.state_rows._ROWS", elements // 8)
         sampler.state.set_entries(*before)
-        counts = rows.best_of(rows.best_links())
+        counts = rows.best_of(rows.best_links(), rows.communities())
         sampler.state.shrink(gone, 1e-3)
         found.append([counts, *entries(sampler)])
     assert all(np.array_equal(whole, parts) for whole, parts in zip(*found, strict=True))

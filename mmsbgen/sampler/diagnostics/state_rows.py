@@ -132,9 +132,9 @@ class SparseRows(_OnDevice):
         """How many training links each entry explains best ``[N, R]``; ``members`` as for :meth:`explained_links`."""
         return self._counted(members, best=True)
 
-    def best_of(self, counts: Array) -> Floats:
+    def best_of(self, counts: Array, communities: Array) -> Floats:
         """Sums ``[K]`` by community of ``counts`` ``[N, R]`` of :meth:`best_links`: most links count at both ends."""
-        communities, k = self.communities(), self._shape.k
+        k = self._shape.k
 
         def of(first: int) -> Floats:
             part = slice(first, first + _ROWS)

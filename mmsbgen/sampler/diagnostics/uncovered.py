@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import run_side_by_side, side_by_side
 from mmsbgen.graph.graph import AT_A_TIME, Adjacency, numbers_of_ranges
 from mmsbgen.graph.ids import in_order, number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Array, Ints, RowSource, explained_at
@@ -126,8 +126,7 @@ def _reached(adjacency: Adjacency) -> Bools:
     for _ in range(_LEVELS):
         before, counts = reached.copy(), adjacency.degrees[found]
         level = zip(np.split(found, cuts := _cuts(counts)), np.split(counts, cuts), strict=True)
-        for _ in side_by_side(reach, level):
-            pass
+        run_side_by_side(reach, level)
         found = np.flatnonzero(reached & ~before)
         if not found.size:
             break

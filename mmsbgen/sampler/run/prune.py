@@ -43,12 +43,12 @@ _LINKS = 1 << 20
 _ELEMENTS = 1 << 20
 
 
-#: From which of the counts ``[M]`` are of members, the number of links between members of each community ``[K]``.
+#: Takes which candidates ``[M]`` are members; returns how many links between members each community has, ``[K]``.
 _Inside = Callable[[npt.NDArray[np.bool_]], Array]
 
 
 class _Counted(NamedTuple):
-    """How many links of ``vertices`` their ``communities`` explain best, ``counts`` ``[M]`` from _LEAST_LINKS on."""
+    """Candidates ``[M]``: communities explain ``counts`` links of the vertices best, at least _LEAST_LINKS each."""
 
     vertices: Ints
     communities: Ints
@@ -120,7 +120,7 @@ def sparse_evidence(sampler: Sampler) -> tuple[Floats, npt.NDArray[np.bool_]]:
         return np.bincount(of[members], both, k) / 2  # at both ends
 
     counted = _Counted(at // counts.shape[1], of, counts.ravel()[at].astype(np.float64), inside)
-    return counted.evidence(adjacency.degrees, k, adjacency.neighbours.size // 2), rows.best_of(counts) > 0
+    return counted.evidence(adjacency.degrees, k, adjacency.neighbours.size // 2), rows.best_of(counts, communities) > 0
 
 
 class _InOrder(NamedTuple):

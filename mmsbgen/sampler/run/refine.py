@@ -84,7 +84,7 @@ def _clear_links(sampler: Sampler) -> tuple[Ints, Array, Ints]:
     links but those that alone have more, and none if no community is empty.
     """
     rows, k = SparseRows(sampler), sampler.shape.k
-    ends = rows.best_of(rows.best_links())
+    ends = rows.best_of(rows.best_links(), rows.communities())
     empty, in_turn = np.flatnonzero(ends < 2 * _FEWEST_LINKS), np.argsort(-ends, kind="stable")
     chosen = np.zeros(k, bool)
     in_turn = in_turn[ends[in_turn] <= 2 * MOST_SPLIT]

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.processes import cores, side_by_side
+from mmsbgen.base.processes import cores, run_side_by_side, side_by_side
 from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN
 from mmsbgen.graph.graph import Adjacency, numbers_of_ranges
 from mmsbgen.graph.ids import in_order
@@ -103,8 +103,7 @@ class Weighted:
             return np.bincount(self.own[at][stays[at]] - part.start, minlength=part.stop - part.start)
 
         parts = even_parts(counts, max(_ARCS, self.ends.size // cores()))
-        for _ in side_by_side(weigh, parts):
-            pass
+        run_side_by_side(weigh, parts)
         # Of each vertex the strength of the last link that stays.
         for vertex in np.flatnonzero(counts > most).tolist():
             of_vertex = strength[self.offsets[vertex] : self.offsets[vertex + 1]]
@@ -312,8 +311,8 @@ def _rounds(graph: Weighted, rng: np.random.Generator, labels: Ints, moving: Mov
         # The neighbours of those that move may move in the next round: of many that is nearly everybody.
         many = int(degrees[movers].sum()) > _MANY * graph.linked
         active[:] = many & (degrees > 0)
-        for _ in side_by_side(wake, graph.parts(movers, 30)) if not many else ():
-            pass
+        if not many:
+            run_side_by_side(wake, graph.parts(movers, 30))
     return _numbered(labels)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.backends import discover
+from mmsbgen.base.atomic_files import array_header
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.host_memory import keep_freed_memory
 from mmsbgen.base.libraries import import_lightly, networkit
@@ -67,8 +68,7 @@ def _links_of(adjacency: Adjacency) -> UInt32Array:
 
 def _mapped(file: IO[bytes]) -> npt.NDArray[Any]:
     """The next array of a file that holds several in NumPy's format; it takes no memory of this process."""
-    np.lib.format.read_magic(file)
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    shape, _, dtype = array_header(file)
     begin = file.tell()
     found = np.memmap(file, dtype, "r", begin, shape)
     file.seek(begin + found.nbytes)

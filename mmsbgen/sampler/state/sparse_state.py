@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mmsbgen.backends.base import Buffer, Device
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import run_side_by_side
 from mmsbgen.families.mmsb.numbers.counter_random import below
 from mmsbgen.families.mmsb.numbers.row_layout import Purpose
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, totals
@@ -155,8 +155,7 @@ class SparseState(State):
             own, share = np.take_along_axis(own, order, axis=1), np.take_along_axis(share, order, axis=1)
             kept[first + at], values[first + at] = own, self.scaled(share, own != NONE)
 
-        for _ in side_by_side(of, range(0, len(kept), step)):
-            pass
+        run_side_by_side(of, range(0, len(kept), step))
         self.set_entries(kept, values)
 
     def scaled(self, shares: Array, used: Array) -> Array:

@@ -99,18 +99,18 @@ def _row_kernel(
     sub_groups: dict[str, Any] | None = None,
 ) -> KernelSpec:
     """A kernel in which a team reads ``rows`` rows at a time and adds up ``sums`` times."""
-    return KernelSpec(
-        name=name,
-        template=f"mmsb/{folder}/{name}.jinja",
-        doc=doc,
-        arguments=arguments,
-        parameters=parameters,
+    return usual.kernel(
+        folder,
+        name,
+        doc,
+        arguments,
+        parameters,
+        workload,
+        traffic,
         space=space,
         default=usual.defaults(space, usual.TEAM_GPU, usual.TEAM_CPU, sub_groups=sub_groups),
         variables=lambda problem, config, traits: axes.row_team(problem, config, traits, unrolled=False),
         launch=axes.launch_teams,
-        traffic=traffic,
-        workload=workload,
         carry=axes.of_row,
         check_problem=workloads.small,
         used_with=used_with,
