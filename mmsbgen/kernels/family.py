@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,18 @@ class Argument:
     ctype: str
     role: Role
     doc: str
+
+
+def named(known: Iterable[Argument], *given: str | Argument) -> tuple[Argument, ...]:
+    """Arguments in order: those of ``known`` whose names a text has, ``name:role`` in another role, and others."""
+    by_name, found = {one.name: one for one in known}, list[Argument]()
+    for one in given:
+        if isinstance(one, Argument):
+            found.append(one)
+            continue
+        for name, _, role in (word.partition(":") for word in one.split()):
+            found.append(replace(by_name[name], role=cast(Role, role)) if role else by_name[name])
+    return tuple(found)
 
 
 @dataclass(frozen=True, init=False)
@@ -124,6 +136,17 @@ class Expected:
 
 Judge = Callable[[Mapping[str, Array], Config], str | None]
 """Takes outputs by name and the configuration; returns an error message, or None if they are right."""
+
+
+def exact(value: Array, name: str = "") -> Expected:
+    """The reference value of an output that has to be equal."""
+    return Expected(value, np.zeros(1), name=name)
+
+
+def wrong_of(got: Mapping[str, Array], expected: Mapping[str, Expected]) -> str | None:
+    """The error message about the first of several outputs that is wrong, or None."""
+    found = (replace(each, name=name).errors(got[name]) for name, each in expected.items())
+    return next((wrong for wrong in found if wrong is not None), None)
 
 
 @dataclass(frozen=True)

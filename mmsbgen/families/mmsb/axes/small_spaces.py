@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,44 +19,50 @@ from mmsbgen.families.mmsb.axes.common_axes import (
 )
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.graph.edgeset import EdgeSet
-from mmsbgen.kernels.family import Argument, KernelSpec, Workload
+from mmsbgen.kernels.family import Argument, KernelSpec, Workload, named
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Space, Traits
 
 Chooser = Callable[[Problem, Traits], Config]
 
 PI = Argument("pi", "stored", "in", "[N + m, LD] rows by slot")
-#: Rows of kernels with shared partners: always stored in the real type.
-ROWS = Argument("pi", "real", "inout", "[N + m, LD] rows by slot")
-ROW_SUMS = Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot")
-SPARES = Argument("spares", "u32", "in", "[m] free slots; they receive the new rows")
-SLOTS = Argument("slots", "u32", "in", "[N] slot of a vertex's row")
-#: Clip counts and step of a row update.
-CLIP_COUNTS = Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up")
-STEP = (
+#: Arguments that several kernels have, by whose names :func:`arguments` takes them; rows in the real type.
+KNOWN = (
+    Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
+    Argument("row_sums", "real", "inout", "[N + m] sums of phi by slot"),
+    Argument("spares", "u32", "in", "[m] free slots; they receive the new rows"),
+    Argument("slots", "u32", "in", "[N] slot of a vertex's row"),
+    Argument("clip_counts", "u32", "inout", "[m] coordinates whose flow was bounded, added up"),
     Argument("half_step", "real", "scalar", "eps / 2"),
     Argument("decay", "real", "scalar", "exp(-eps / 2)"),
     Argument("spread", "real", "scalar", "1 - exp(-eps / 2)"),
     Argument("alpha", "real", "scalar", "concentration of phi"),
-)
-BETA = Argument("beta", "real", "in", "[LD] community strengths")
-VERTICES = Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on")
-N_VERTICES = Argument("n_vertices", "u32", "scalar", "vertices of the mini-batch")
-FIRST_VERTEX = Argument("first_vertex", "u32", "scalar", "place of the first of them")
-#: Adjacency of training links, and of held-out pairs.
-LINKS = (
+    Argument("beta", "real", "in", "[LD] community strengths"),
+    Argument("vertices", "u32", "in", "[.., m] distinct vertices of the mini-batch, from first_vertex on"),
+    Argument("n_vertices", "u32", "scalar", "vertices of the mini-batch"),
+    Argument("first_vertex", "u32", "scalar", "place of the first of them"),
     Argument("neighbour_offsets", "u64", "in", "[N + 1] begin of each vertex's training links"),
     Argument("neighbours", "u32", "in", "[2 E] their other ends, ascending"),
-)
-HELD = (
     Argument("held_offsets", "u64", "in", "[N + 1] begin of each vertex's held-out pairs"),
     Argument("held_neighbours", "u32", "in", "[2 H] their other ends, ascending"),
-)
-DELTA = Argument("delta", "real", "scalar", "probability of a link across communities")
-PAIRS = (
+    Argument("delta", "real", "scalar", "probability of a link across communities"),
     Argument("pairs_a", "u32", "in", "[P] one vertex of each pair"),
     Argument("pairs_b", "u32", "in", "[P] the other"),
+    Argument("n_pairs", "u32", "scalar", "number of pairs"),
+    Argument("n_total", "u32", "scalar", "N"),
+    Argument("seed", "u64", "scalar", ""),
+    Argument("iteration", "u32", "scalar", ""),
+    Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
+    Argument("link_scale", "real", "scalar", "of the counts of links"),
+    Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
+    Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
+    Argument("n_shared", "u32", "in", "[1] how many shared partners there are"),
+    Argument("drawn", "u32", "in", "[n] the shared partners"),
+    Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
 )
+arguments = partial(named, KNOWN)
+#: Slots and spares that a kernel exchanges.
+EXCHANGED = arguments("slots:inout", Argument("spares", "u32", "inout", "[m] slots of the new rows; then the old ones"))
 #: Values of ``partners``: with a list per vertex, shared by the vertices of a block, or shared by those of a star.
 LISTED = {"partners": ("uniform", "stratified")}
 SHARED: dict[str, tuple[str, ...]] = {"partners": ("block",)}
@@ -67,33 +74,27 @@ SINGLE: dict[str, tuple[str, ...]] = {"products": ("single",)}
 #: Products on tensor cores.
 HALF: dict[str, tuple[str, ...]] = {"products": ("half",)}
 TENSOR = SHARED | HALF
-N_PAIRS = Argument("n_pairs", "u32", "scalar", "number of pairs")
 #: Arguments of kernels over pairs, beside the rows: probabilities, the best community, and shares of some communities.
-EVALUATED = (
-    BETA,
-    *PAIRS,
+EVALUATED = arguments(
+    "beta pairs_a pairs_b",
     Argument("probabilities", "double", "out", "[P] p(y = 1)"),
     Argument("published", "double", "out", "[P] p(y = 1) as the published programs have it"),
     Argument("sums", "double", "inout", "[P] sum of p(y = 1) over samples"),
-    N_PAIRS,
-    DELTA,
+    "n_pairs delta",
 )
-BEST = (
-    BETA,
-    *PAIRS,
+BEST = arguments(
+    "beta pairs_a pairs_b",
     Argument("best", "u32", "out", "[P] the community, the first of equal ones"),
     Argument("shares", "real", "out", "[P] its share of p(y = 1)"),
-    N_PAIRS,
-    DELTA,
+    "n_pairs delta",
 )
-PLACES = (
-    BETA,
-    *PAIRS,
+PLACES = arguments(
+    "beta pairs_a pairs_b",
     Argument("places", "u32", "in", "[P, n_places] the communities that are asked for"),
     Argument("explained", "real", "out", "[P, n_places] their shares of p(y = 1)"),
-    N_PAIRS,
+    "n_pairs",
     Argument("n_places", "u32", "scalar", "communities a link"),
-    DELTA,
+    "delta",
 )
 #: Arguments of kernels that take rows into the mean and the variance of their samples.
 MOMENTS = (
@@ -103,7 +104,6 @@ MOMENTS = (
     Argument("weight", "real", "scalar", "samples before over samples with this one"),
     Argument("n_rows", "u32", "scalar", "N"),
 )
-RANDOM = (Argument("seed", "u64", "scalar", ""), Argument("iteration", "u32", "scalar", ""))
 
 
 def edge_set(prefix: str, what: str) -> tuple[Argument, ...]:
@@ -171,28 +171,24 @@ SCALAR_SPACE = Space((BLOCK_SIZE,), COMMON)
 
 def kernel(
     folder: str,
-    name: str,
+    workload: Callable[[Problem, int], Workload],
     doc: str,
     arguments: tuple[Argument, ...],
-    parameters: tuple[str, ...],
-    workload: Callable[[Problem, int], Workload],
+    parameters: str,
     traffic: Callable[[Problem], int],
     **more: Any,
 ) -> KernelSpec:
-    """A kernel of a folder of templates; unless ``more`` says otherwise, a work-item has a unit."""
+    """A kernel of a folder of templates, with the name of its ``workload``; ``parameters`` are words of a text.
+
+    Unless ``more`` says otherwise, a work-item has a unit.
+    """
+    name = workload.__name__
     usual: dict[str, Any] = {
+        "template": f"mmsb/{folder}/{name}.jinja",
         "space": SCALAR_SPACE,
         "default": defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
         "variables": common,
         "launch": launch_items,
     }
-    return KernelSpec(
-        name=name,
-        template=f"mmsb/{folder}/{name}.jinja",
-        doc=doc,
-        arguments=arguments,
-        parameters=parameters,
-        workload=workload,
-        traffic=traffic,
-        **usual | more,
-    )
+    given = {"arguments": arguments, "parameters": tuple(parameters.split()), "traffic": traffic, "workload": workload}
+    return KernelSpec(name=name, doc=doc, **usual | given | more)

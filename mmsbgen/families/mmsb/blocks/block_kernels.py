@@ -9,7 +9,7 @@ from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.families.mmsb.numbers.row_layout import ROW_MULTIPLE, row_length
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -18,30 +18,28 @@ from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 _SHARED_SPACE = Space((axes.BLOCK_SIZE,), (*axes.COMMON, axes.local_memory(lambda p, c, t: 4 * int(c["block_size"]))))
 
-SHARED_PARTNERS = KernelSpec(
-    name="shared_partners",
-    template="mmsb/blocks/shared_partners.jinja",
-    doc="draw the partners that all vertices of a block share",
-    arguments=(
-        usual.SLOTS,
+SHARED_PARTNERS = usual.kernel(
+    "blocks",
+    block_workloads.shared_partners,
+    "draw the partners that all vertices of a block share",
+    usual.arguments(
+        "slots",
         Argument("draws", "u32", "out", "[n] every draw"),
         Argument("times", "u32", "out", "[n] how often each distinct vertex was drawn"),
         Argument("drawn", "u32", "out", "[n] the distinct vertices, in the order of their first draws"),
         Argument("places", "u32", "inout", "[N] where a vertex is among them; anything for others"),
         Argument("shared", "u32", "out", "[room] slots of their rows"),
-        Argument("shared_weights", "real", "out", "[room] weights; 0 from n_shared on"),
+        "shared_weights:out",
         Argument("n_shared", "u32", "out", "[1] how many distinct vertices there are"),
         Argument("n_partners", "u32", "scalar", "n, draws of the block"),
-        Argument("n_total", "u32", "scalar", "N"),
-        *usual.RANDOM,
+        "n_total seed iteration",
     ),
-    parameters=("N", "n", "dtype"),
+    "N n dtype",
+    lambda p: p.integer("n") * (5 * 4 + axes.element_size(p)),
     space=_SHARED_SPACE,
     default=usual.defaults(_SHARED_SPACE, {"block_size": 512}, {"block_size": 1}),
     variables=lambda problem, config, traits: axes.common(problem, config, traits, room=room(problem), stars=False),
     launch=lambda problem, config, count, traits: Launch(1, int(config["block_size"])),
-    traffic=lambda p: p.integer("n") * (5 * 4 + axes.element_size(p)),
-    workload=block_workloads.shared_partners,
     check_problem=block_workloads.small,
     used_with=usual.SHARED,
 )
@@ -165,34 +163,20 @@ def _tile_default() -> usual.Chooser:
     return lambda problem, traits: (cpu if traits.kind == "cpu" else gpu)(problem, traits)
 
 
-BLOCK_SHARED = KernelSpec(
-    name="block_shared",
-    template="mmsb/blocks/block_shared.jinja",
-    doc="the shared partners' part of the gradient of every vertex of a block: two dense products",
-    arguments=(
-        usual.ROWS,
-        usual.SLOTS,
-        usual.SPARES,
-        usual.BETA,
-        usual.VERTICES,
-        Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
-        Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
-        Argument("n_shared", "u32", "in", "[1] how many shared partners there are"),
-        Argument("drawn", "u32", "in", "[n] the shared partners"),
-        Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
-        *usual.LINKS,
-        *usual.HELD,
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-        usual.DELTA,
+BLOCK_SHARED = usual.kernel(
+    "blocks",
+    block_workloads.block_shared,
+    "the shared partners' part of the gradient of every vertex of a block: two dense products",
+    usual.arguments(
+        "pi slots spares beta vertices shared shared_weights n_shared drawn places neighbour_offsets neighbours",
+        "held_offsets held_neighbours n_vertices first_vertex delta",
     ),
-    parameters=("K", "N", "m", "n", "dtype"),
+    "K N m n dtype",
+    lambda p: (2 * p.integer("m") + p.integer("n")) * usual.row_bytes(p),
     space=_TILE_SPACE,
     default=_tile_default(),
     variables=_tile_variables,
     launch=_launch_tiles,
-    traffic=lambda p: (2 * p.integer("m") + p.integer("n")) * usual.row_bytes(p),
-    workload=block_workloads.block_shared,
     check_problem=block_workloads.small,
     used_with=usual.SHARED | {"products": ("single",)},
 )

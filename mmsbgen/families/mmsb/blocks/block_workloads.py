@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mmsb.numbers.problem_sizes import MOST_GROUPS, room
-from mmsbgen.families.mmsb.numbers.row_layout import DELTA, FLOOR, row_length
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.reference import block_equations, equations, verify, workloads
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, SEED, real_type, roundoff
 from mmsbgen.families.mmsb.stages import graph_workloads
-from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
+from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, exact, wrong_of
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -60,16 +60,13 @@ def drawn_partners(problem: Problem, rng: np.random.Generator, rounds: int = 0) 
         drawn, places, found = (got[name].reshape(rounds or 1, -1) for name in ("drawn", "places", "shared_weights"))
         for ahead in range(rounds or 1):
             _, distinct, times = partners(ahead)
-            count, name = distinct.size, f"iteration {ahead}"
-            if int(got["n_shared"][ahead]) != count or not np.array_equal(drawn[ahead, :count], distinct):
-                return f"{name}: the distinct partners differ from the reference's draws"
-            if not np.array_equal(places[ahead, distinct], np.arange(count)):
-                return f"{name}: places do not say where the partners are"
-            weights = np.zeros(length)
+            count, weights = distinct.size, np.zeros(length)
             weights[:count] = times * (n_total / n)
-            expected = Expected(weights, weights * 4 * roundoff(problem), name=name)
-            if (wrong := expected.errors(found[ahead])) is not None:
-                return wrong
+            here = {"n_shared": got["n_shared"][ahead], "drawn": drawn[ahead, :count], "weights": found[ahead]}
+            right = {"n_shared": exact(np.array(count)), "drawn": exact(distinct), "places": exact(np.arange(count))}
+            right["weights"] = Expected(weights, weights * 4 * roundoff(problem))
+            if (wrong := wrong_of(here | {"places": places[ahead, distinct]}, right)) is not None:
+                return f"iteration {ahead}: {wrong}"
         return None
 
     return arguments, judge
@@ -293,15 +290,7 @@ def rows_ended(
         drift[i], error[i] = block_equations.link_drift(own[i], beta, spare[i], rows, step.delta, u)
     sums = given["row_sums"][slots[vertices]].astype(np.float64)[:, None]
     end = equations.end_row(own * sums, own, drift, error, vertices.astype(np.int64)[:, None], step, u)
-    tolerance = 2 * end.error + u * (20 + 4 * np.sqrt(k)) * end.phi + FLOOR
-    expected = Expected(end.phi, tolerance, verify.allowed(end.flips, step.name == "split"), "phi")
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        rows = got["pi"].astype(np.float64)
-        off = np.abs(rows.sum(axis=1) - 1).max()
-        if off > verify.summing(k, config, u):
-            return f"a row sums to 1 {off:+.3g}"
-        problem = expected.errors(rows[:, :k] * got["row_sums"].astype(np.float64)[:, None])
-        return problem or padded(got["pi"], k) or verify.wrong_clips(got, end.clips)
-
-    return judge
+    phi = verify.ended(end, step, u)
+    return lambda got, config: (
+        padded(got["pi"], k) or verify.wrong_phi(got, config, u, phi) or verify.wrong_clips(got, end.clips)
+    )

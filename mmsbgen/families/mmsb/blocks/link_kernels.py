@@ -11,7 +11,7 @@ from mmsbgen.families.mmsb.axes.row_space import row_config
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import MOST_GROUPS
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
-from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -132,35 +132,21 @@ def _links_default(problem: Problem, traits: Traits) -> Config:
     )
 
 
-BLOCK_LINKS = KernelSpec(
-    name="block_links",
-    template="mmsb/blocks/block_links.jinja",
-    doc="the links' part of the gradient of every vertex of a block, the end of its row, and counts for theta",
-    arguments=(
-        usual.ROWS,
-        usual.ROW_SUMS,
-        usual.SLOTS,
-        usual.SPARES,
-        usual.BETA,
-        usual.VERTICES,
-        *usual.LINKS,
-        usual.CLIP_COUNTS,
+BLOCK_LINKS = usual.kernel(
+    "blocks",
+    block_workloads.block_links,
+    "the links' part of the gradient of every vertex of a block, the end of its row, and counts for theta",
+    usual.arguments(
+        "pi row_sums slots spares beta vertices neighbour_offsets neighbours clip_counts",
         Argument("counts", "real", "out", "[groups, 2, LD] scaled sums of rho: non-links, links"),
-        Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
-        Argument("link_scale", "real", "scalar", "of the counts of links"),
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-        *usual.STEP,
-        usual.DELTA,
-        *usual.RANDOM,
+        "non_link_scale link_scale n_vertices first_vertex half_step decay spread alpha delta seed iteration",
     ),
-    parameters=("K", "N", "m", "dtype", "step", "noise"),
+    "K N m dtype step noise",
+    lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * usual.row_bytes(p),
     space=LINKS_SPACE,
     default=_links_default,
     variables=_links_variables,
     launch=lambda problem, config, count, traits: axes.launch_teams(problem, config, links_groups(config), traits),
-    traffic=lambda p: p.integer("m") * (3 + block_workloads.MEAN_DEGREE) * usual.row_bytes(p),
-    workload=block_workloads.block_links,
     check_problem=block_workloads.small,
     used_with=usual.SHARED,
 )

@@ -6,7 +6,6 @@ rows for range, since scales reach N / Z.  All sums are accumulated in single pr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, f
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
 from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
-from mmsbgen.kernels.family import Argument, Launch
+from mmsbgen.kernels.family import Argument, Launch, named
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -29,11 +28,13 @@ INSTRUCTION = Axis(
     "who multiplies: every warp its fragments, or four warps together out of shared memory (sm_90)",
 )
 
-OWN_FACTORS = Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word")
-SHARED_FACTORS = Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word")
-SHARED_ROWS = Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word")
-SCALES = Argument("scales", "u32", "in", "[m, room / 2] what a partner's row counts, two bfloat16 a word")
-_N_SHARED = Argument("n_shared", "u32", "in", "[1] how many shared partners there are")
+KNOWN = (
+    *usual.KNOWN,
+    Argument("own_factors", "u32", "in", "[m, row / 2] pi (beta - delta), two float16 a word"),
+    Argument("shared_factors", "u32", "in", "[room, row / 2] partners' rows, two float16 a word"),
+    Argument("shared_rows", "u32", "in", "[room, row / 2] partners' rows, two bfloat16 a word"),
+    Argument("scales", "u32", "in", "[m, room / 2] what a partner's row counts, two bfloat16 a word"),
+)
 #: Largest number of sums per work-item; more would not stay in registers.
 _MOST_SUMS = 128
 
@@ -191,24 +192,14 @@ _kernel = partial(
 
 
 BLOCK_FACTORS = _kernel(
-    "block_factors",
-    "the factors of a block's products, 16 bits wide",
-    (
-        Argument("pi", "real", "in", "[N + m, LD] rows by slot"),
-        usual.SLOTS,
-        usual.BETA,
-        usual.VERTICES,
-        Argument("shared", "u32", "in", "[room] slots of the shared partners' rows"),
-        _N_SHARED,
-        replace(OWN_FACTORS, role="out"),
-        replace(SHARED_FACTORS, role="out"),
-        replace(SHARED_ROWS, role="out"),
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-        usual.DELTA,
-    ),
-    ("K", "N", "m", "n", "dtype"),
     tensor_workloads.block_factors,
+    "the factors of a block's products, 16 bits wide",
+    named(
+        KNOWN,
+        "pi:in slots beta vertices shared n_shared own_factors:out shared_factors:out shared_rows:out",
+        "n_vertices first_vertex delta",
+    ),
+    "K N m n dtype",
     lambda p: (
         (p.integer("m") + p.integer("n")) * usual.row_bytes(p) + (p.integer("m") + 2 * p.integer("n")) * _halves(p)
     ),
@@ -218,18 +209,10 @@ BLOCK_FACTORS = _kernel(
 )
 
 BLOCK_SCALES = _kernel(
-    "block_scales",
-    "what each shared partner's row counts for each vertex of a block: dots on tensor cores, reweighed",
-    (
-        OWN_FACTORS,
-        SHARED_FACTORS,
-        Argument("shared_weights", "real", "in", "[room] weights; 0 from n_shared on"),
-        replace(SCALES, role="out"),
-        usual.N_VERTICES,
-        usual.DELTA,
-    ),
-    ("K", "N", "m", "n", "dtype"),
     tensor_workloads.block_scales,
+    "what each shared partner's row counts for each vertex of a block: dots on tensor cores, reweighed",
+    named(KNOWN, "own_factors shared_factors shared_weights scales:out n_vertices delta"),
+    "K N m n dtype",
     lambda p: (p.integer("m") + p.integer("n")) * _halves(p) + 2 * p.integer("m") * half_room(p),
     space=TILES,
     default=_tiles_default,
@@ -238,21 +221,14 @@ BLOCK_SCALES = _kernel(
 )
 
 BLOCK_STRIKE = _kernel(
-    "block_strike",
-    "set the scales of pairs that must not inform to 0",
-    (
-        usual.VERTICES,
-        _N_SHARED,
-        Argument("drawn", "u32", "in", "[n] the shared partners"),
-        Argument("places", "u32", "in", "[N] where a vertex is among them, if it is"),
-        *usual.LINKS,
-        *usual.HELD,
-        replace(SCALES, role="inout"),
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-    ),
-    ("N", "m", "n", "dtype"),
     tensor_workloads.block_strike,
+    "set the scales of pairs that must not inform to 0",
+    named(
+        KNOWN,
+        "vertices n_shared drawn places neighbour_offsets neighbours held_offsets held_neighbours scales:inout",
+        "n_vertices first_vertex",
+    ),
+    "N m n dtype",
     lambda p: p.integer("m") * (block_workloads.MEAN_DEGREE + 1) * 12,
     space=_ROWS,
     default=_rows_default(256),
@@ -260,18 +236,15 @@ BLOCK_STRIKE = _kernel(
 )
 
 BLOCK_SUMS = _kernel(
-    "block_sums",
-    "the shared partners' part of the gradient of every vertex of a block, on tensor cores",
-    (
-        Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
-        Argument("spares", "u32", "in", "[m] free slots; they receive the sums"),
-        SCALES,
-        SHARED_ROWS,
-        _N_SHARED,
-        usual.N_VERTICES,
-    ),
-    ("K", "N", "m", "n", "dtype"),
     tensor_workloads.block_sums,
+    "the shared partners' part of the gradient of every vertex of a block, on tensor cores",
+    named(
+        KNOWN,
+        "pi",
+        Argument("spares", "u32", "in", "[m] free slots; they receive the sums"),
+        "scales shared_rows n_shared n_vertices",
+    ),
+    "K N m n dtype",
     lambda p: p.integer("n") * _halves(p) + 2 * p.integer("m") * half_room(p) + p.integer("m") * usual.row_bytes(p),
     space=TILES,
     default=_tiles_default,

@@ -17,7 +17,7 @@ from mmsbgen.families.mmsb.numbers import counter_random
 from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, DELTA, FLOOR, Z_FLOOR, Purpose
 from mmsbgen.families.mmsb.numbers.storage import Storage, random_bits, storage_named
 from mmsbgen.families.mmsb.reference import equations
-from mmsbgen.kernels.family import Array, Expected, Judge
+from mmsbgen.kernels.family import Array, Expected, Judge, exact, wrong_of
 from mmsbgen.kernels.space import Config
 
 Given = Mapping[str, Any]
@@ -43,7 +43,7 @@ def update_phi(
     ends = [_phi_rows(given, part, k, step, u, storage) for part in parts]
     phi, error, flips = (np.concatenate([getattr(end, name) for end in ends]) for name in ("phi", "error", "flips"))
     clips = sum(end.clips for end in ends)
-    right = Expected(phi, 2 * (error + 2 * u * phi) + FLOOR, allowed(flips, step.name == "split"), "phi")
+    right = ended(equations.RowEnd(phi, error, flips, clips), step, u)
 
     def judge(got: Got, config: Config) -> str | None:
         if np.any(got["pi"][:, k:] != 0):
@@ -51,17 +51,22 @@ def update_phi(
         if storage.narrow:
             problem = _stored_rows(got, vertices, config, step, u, storage, right)
         else:
-            problem = _wrong_phi(got, config, u, right)
+            problem = wrong_phi(got, config, u, right)
         return problem or (wrong_clips(got, clips) if turn == 0 else None)
 
     return judge
 
 
-def _wrong_phi(got: Got, config: Config, u: float, phi: Expected) -> str | None:
+def ended(end: equations.RowEnd, step: equations.Step, u: float) -> Expected:
+    """What phi is after a step."""
+    return Expected(end.phi, 2 * (end.error + 2 * u * end.phi) + FLOOR, allowed(end.flips, step.name == "split"), "phi")
+
+
+def wrong_phi(got: Got, config: Config, u: float, phi: Expected) -> str | None:
     """Check new rows, or normalised ones with their sums, against ``phi``."""
     k = phi.value.shape[1]
     rows = got["pi"][:, :k].astype(np.float64)
-    if config["normalise"]:
+    if config.get("normalise", True):
         off = np.abs(rows.sum(axis=1) - 1).max()
         if off > summing(k, config, u):
             return f"a row sums to 1 {off:+.3g}"
@@ -171,12 +176,8 @@ def update_pi(given: Given, units: Array, k: int, u: float) -> Judge:
 
     def judge(got: Got, config: Config) -> str | None:
         chain = summing(k, config, u)
-        exchanged = np.array_equal(got["slots"], spares) and np.array_equal(got["spares"], before)
-        return (
-            Expected(rows, rows * 2 * chain).errors(got["pi"])
-            or Expected(sums, sums * chain).errors(got["row_sums"])
-            or (None if exchanged else "slots and spares were not exchanged")
-        )
+        new = {"pi": Expected(rows, rows * 2 * chain), "row_sums": Expected(sums, sums * chain)}
+        return wrong_of(got, new | {"slots": exact(spares), "spares": exact(before)})
 
     return judge
 
@@ -230,11 +231,9 @@ def perplexity_pairs(given: Given, units: Array, k: int, u: float, storage: Stor
         p = np.minimum(p, 1.0 - BETA_FLOOR)
     error = u * (16 + 2 * np.sqrt(k)) * ((rows_a * rows_b) @ np.abs(beta - DELTA)) + 4 * u * DELTA
     sums = given["sums"][units] + p
-    return lambda got, config: (
-        Expected(p, error).errors(got["probabilities"])
-        or Expected(published, error + u * DELTA * 64).errors(got["published"])
-        or Expected(sums, error + 1e-15).errors(got["sums"])
-    )
+    of_published = Expected(published, error + u * DELTA * 64)
+    right = {"probabilities": Expected(p, error), "published": of_published, "sums": Expected(sums, error + 1e-15)}
+    return lambda got, config: wrong_of(got, right)
 
 
 def explain_links(given: Given, units: Array, k: int, u: float, storage: Storage) -> Judge:
@@ -243,15 +242,9 @@ def explain_links(given: Given, units: Array, k: int, u: float, storage: Storage
     real = given["beta"].dtype
     best = (rows_a.astype(real) * rows_b.astype(real) * beta.astype(real)).argmax(axis=1)
     at, explained = best[:, None], _Explained(given, rows_a, rows_b, beta)
-
-    def judge(got: Got, config: Config) -> str | None:
-        wrong = np.flatnonzero(got["best"] != best)
-        if wrong.size:
-            link, found = int(units[wrong[0]]), int(got["best"][wrong[0]])
-            return f"{wrong.size} of {best.size} links: link {link} has community {found} instead of {best[wrong[0]]}"
-        return explained.at(at, config, u).errors(got["shares"][:, None])
-
-    return judge
+    return lambda got, config: (
+        exact(best, "best").errors(got["best"]) or explained.at(at, config, u).errors(got["shares"][:, None])
+    )
 
 
 def explain_at(given: Given, units: Array, k: int, u: float) -> Judge:
@@ -297,11 +290,7 @@ def init_pi(units: Array, k: int, seed: int, u: float, storage: Storage) -> Judg
         problem = (
             within(stored, rows, error, bits, storage)[0] if storage.narrow else Expected(rows, error).errors(stored)
         )
-        return (
-            problem
-            or Expected(sums, chain * sums).errors(got["row_sums"])
-            or (None if np.array_equal(got["slots"], units) else "slots are not 0, 1, 2, ...")
-        )
+        return problem or wrong_of(got, {"row_sums": Expected(sums, chain * sums), "slots": exact(units)})
 
     return judge
 
@@ -313,10 +302,8 @@ def gather_rows(given: Given, units: Array, storage: Storage) -> Judge:
 
     def judge(got: Got, config: Config) -> str | None:
         if config["accumulate"]:
-            return None if np.array_equal(got["rows"], rows + given["rows"][units]) else "rows were not added"
-        if not np.array_equal(got["rows"], rows):
-            return "rows are not those of the vertices"
-        return None if np.array_equal(got["sums"], sums) else "sums are not those of the vertices"
+            return exact(rows + given["rows"][units], "rows").errors(got["rows"])
+        return wrong_of(got, {"rows": exact(rows), "sums": exact(sums)})
 
     return judge
 
@@ -326,18 +313,18 @@ def draws(given: Given, got: Got, seed: int, u: float) -> str | None:
     rates, shapes = given["rates"].astype(np.float64), given["shapes"].astype(np.float64)
     vertex, iteration, i = int(given["vertex"]), int(given["iteration"]), np.arange(rates.size)
     words = np.stack(counter_random.philox(seed, i, vertex, iteration, Purpose.check_words << 24), axis=1)
-    if not np.array_equal(got["words"], words.astype(np.uint32)):
-        return "words differ from Philox4x32-7"
     xi = counter_random.pair_normals(seed, i, vertex, iteration, Purpose.phi_uniform)
     u1, u2 = counter_random.uniforms(seed, i, vertex, iteration, Purpose.phi_uniform)
     n = counter_random.poisson(rates, u1, seed, i, vertex, iteration)
     g = np.maximum(counter_random.gamma(shapes, u2, u1, seed, i, vertex, iteration), FLOOR)
     flips = np.minimum(1.0, 16 * u * (1 + rates))
-    return (
-        Expected(xi, 96 * u * (1 + np.abs(xi))).errors(got["normals"])
-        or Expected(n, np.full(n.size, 0.5), allowed(flips, True)).errors(got["poissons"])
-        or Expected(g, g * u * (256 + 16 / np.minimum(shapes, 1.0)), 2 / g.size + 1e-4).errors(got["gammas"])
-    )
+    right = {
+        "words": exact(words),
+        "normals": Expected(xi, 96 * u * (1 + np.abs(xi))),
+        "poissons": Expected(n, np.full(n.size, 0.5), allowed(flips, True)),
+        "gammas": Expected(g, g * u * (256 + 16 / np.minimum(shapes, 1.0)), 2 / g.size + 1e-4),
+    }
+    return wrong_of(got, right)
 
 
 def _rows_of_pairs(given: Given, pairs: Array, k: int, storage: Storage) -> tuple[Array, Array, Array]:

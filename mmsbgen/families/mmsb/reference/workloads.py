@@ -10,7 +10,7 @@ import numpy as np
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import Storage, storage_of
 from mmsbgen.families.mmsb.reference import equations, verify
-from mmsbgen.kernels.family import Array, Units, Workload, all_units, at_turn
+from mmsbgen.kernels.family import Array, Units, Workload, all_units, at_turn, exact, wrong_of
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -190,13 +190,8 @@ def exchange_slots(problem: Problem, seed: int) -> Workload:
     }
     slots, spares = arguments["slots"].copy(), arguments["slots"][vertices]
     slots[vertices] = arguments["spares"]
-
-    def judge(got: Mapping[str, Array], config: Config) -> str | None:
-        if not np.array_equal(got["slots"], slots) or not np.array_equal(got["spares"], spares):
-            return "slots and spares were not exchanged"
-        return None
-
-    return Workload(arguments, m, judge, repeats="continued")
+    right = {"slots": exact(slots), "spares": exact(spares)}
+    return Workload(arguments, m, lambda got, config: wrong_of(got, right), repeats="continued")
 
 
 def update_pi(problem: Problem, seed: int) -> Workload:

@@ -9,17 +9,8 @@ from mmsbgen.families.mmsb.axes.common_axes import common, launch_items
 from mmsbgen.families.mmsb.axes.small_spaces import row_bytes as dense_bytes
 from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of
-from mmsbgen.families.mmsb.sparse.sparse_sweeps import (
-    ALL,
-    FLOOR_PI,
-    PARAMETERS,
-    ROWS,
-    SPARSE_DRAWS,
-    SPARSE_ROWS,
-    SUMS,
-    row_bytes,
-)
-from mmsbgen.kernels.family import Argument
+from mmsbgen.families.mmsb.sparse.sparse_sweeps import ALL, KNOWN, PARAMETERS, SPARSE_DRAWS, SPARSE_ROWS, row_bytes
+from mmsbgen.kernels.family import Argument, named
 from mmsbgen.kernels.problem import Problem
 
 _kernel = partial(
@@ -31,7 +22,7 @@ _kernel = partial(
     check_problem=sparse_workloads.small,
     used_with=ALL,
 )
-_PAIRS = ("K", "N", "pairs", "entries", "dtype")
+_PAIRS = "K N pairs entries dtype"
 
 
 def _pair_traffic(problem: Problem) -> int:
@@ -39,116 +30,103 @@ def _pair_traffic(problem: Problem) -> int:
 
 
 SPARSE_TOTALS = _kernel(
-    "sparse_totals",
-    "theta's counts and the sums of the new columns, after a sweep",
-    (
-        SUMS,
-        usual.BETA,
-        Argument("counts", "real", "out", "[2, LD] scaled sums of rho: non-links, links"),
-        Argument("totals", "real", "out", "[LD] sums of the columns of pi"),
-        Argument("non_link_scale", "real", "scalar", "of the counts of non-links"),
-        Argument("link_scale", "real", "scalar", "of the counts of links"),
-        Argument("n_total", "u32", "scalar", "N"),
-        FLOOR_PI,
-    ),
-    ("K", "N", "dtype"),
     sparse_workloads.sparse_totals,
+    "theta's counts and the sums of the new columns, after a sweep",
+    named(
+        KNOWN,
+        "fixed_sums beta",
+        Argument("counts", "real", "out", "[2, LD] scaled sums of rho: non-links, links"),
+        "totals:out non_link_scale link_scale n_total floor_pi",
+    ),
+    "K N dtype",
     lambda p: 8 * p.integer("K") * 8,
 )
 
 SPARSE_PAIRS = _kernel(
-    "sparse_pairs",
-    "probability of a link for every held-out pair",
-    (*ROWS, *usual.EVALUATED, FLOOR_PI),
-    _PAIRS,
     sparse_pair_workloads.sparse_pairs,
+    "probability of a link for every held-out pair",
+    named(KNOWN, "communities values", *usual.EVALUATED, "floor_pi"),
+    _PAIRS,
     _pair_traffic,
 )
 
 SPARSE_LINKS = _kernel(
-    "sparse_links",
-    "the community that explains each link best, and its share",
-    (*ROWS, *usual.BEST, FLOOR_PI),
-    _PAIRS,
     sparse_pair_workloads.sparse_links,
+    "the community that explains each link best, and its share",
+    named(KNOWN, "communities values", *usual.BEST, "floor_pi"),
+    _PAIRS,
     _pair_traffic,
 )
 
 SPARSE_PLACES = _kernel(
-    "sparse_places",
-    "how much of each link some communities explain",
-    (*ROWS, *usual.PLACES, FLOOR_PI),
-    _PAIRS,
     sparse_pair_workloads.sparse_places,
+    "how much of each link some communities explain",
+    named(KNOWN, "communities values", *usual.PLACES, "floor_pi"),
+    _PAIRS,
     _pair_traffic,
 )
 
 SPARSE_SHARES = _kernel(
-    "sparse_shares",
+    sparse_pair_workloads.sparse_shares,
     "how many of a vertex's links each entry of its row explains",
-    (
-        *ROWS,
-        usual.BETA,
+    named(
+        KNOWN,
+        "communities values beta",
         Argument("vertices", "u32", "in", "[N] all vertices"),
-        *usual.LINKS,
+        "neighbour_offsets neighbours",
         Argument("members", "u64", "in", "[N] a bit for each entry in whose community the vertex is"),
         Argument("explained_links", "real", "out", "[N, R] sums of the shares of p(y = 1), or numbers of links"),
-        usual.N_VERTICES,
+        "n_vertices",
         Argument("only_members", "u32", "scalar", "whether only links to members of the entry's community count"),
         Argument("only_best", "u32", "scalar", "whether to count the links that an entry explains best"),
-        usual.DELTA,
-        FLOOR_PI,
+        "delta floor_pi",
     ),
     PARAMETERS,
-    sparse_pair_workloads.sparse_shares,
     lambda p: p.integer("N") * (2 + degree_of(p)) * row_bytes(p),
 )
 
 SPARSE_GATHER = _kernel(
-    "sparse_gather",
+    sparse_pair_workloads.sparse_gather,
     "copies of the sparse rows of some vertices",
-    (
-        *ROWS,
+    named(
+        KNOWN,
+        "communities values",
         Argument("wanted", "u32", "in", "[V] vertices"),
         Argument("found_communities", "u32", "out", "[V, R] their communities"),
         Argument("found_values", "real", "out", "[V, R] their entries"),
         Argument("n_wanted", "u32", "scalar", "V"),
     ),
     _PAIRS,
-    sparse_pair_workloads.sparse_gather,
     _pair_traffic,
     launch=lambda p, config, count, traits: launch_items(p, config, count * entries_of(p), traits),
 )
 
 SPARSE_REPLACE = _kernel(
-    "sparse_replace",
+    sparse_pair_workloads.sparse_replace,
     "puts the new rows of some vertices in place of the old ones",
-    (
-        Argument("communities", "u32", "inout", "[N, R] communities of the entries, the largest entry first"),
-        Argument("values", "real", "inout", "[N, R] the entries of pi"),
+    named(
+        KNOWN,
+        "communities:inout values:inout",
         Argument("new_communities", "u32", "in", "[N, R] the new rows"),
         Argument("new_values", "real", "in", "[N, R] their entries"),
         Argument("told_communities", "u32", "inout", "[N, R] the rows that neighbours were told of"),
         Argument("told_values", "real", "inout", "[N, R] their entries"),
         Argument("vertices", "u32", "in", "[N] distinct vertices, as many as are to be replaced"),
-        SUMS,
+        "fixed_sums",
         Argument("moved", "real", "out", "[N] L1 distances of the new rows from the old, in the order of vertices"),
         Argument("since_told", "real", "out", "[N] those from the rows that neighbours were told of"),
-        usual.N_VERTICES,
-        FLOOR_PI,
+        "n_vertices floor_pi",
         Argument("tolerance", "real", "scalar", "distance beyond which neighbours are told"),
     ),
     PARAMETERS,
-    sparse_pair_workloads.sparse_replace,
     lambda p: p.integer("N") * 4 * row_bytes(p),
 )
 
 SPARSE_MOMENTS = _kernel(
-    "sparse_moments",
-    "take the sparse rows of all vertices into the mean and the variance of their samples",
-    (*ROWS, *usual.MOMENTS, FLOOR_PI),
-    ("K", "N", "entries", "dtype"),
     sparse_pair_workloads.sparse_moments,
+    "take the sparse rows of all vertices into the mean and the variance of their samples",
+    named(KNOWN, "communities values", *usual.MOMENTS, "floor_pi"),
+    PARAMETERS,
     lambda p: p.integer("N") * (row_bytes(p) + 4 * dense_bytes(p)),
 )
 

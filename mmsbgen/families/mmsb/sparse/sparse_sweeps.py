@@ -10,7 +10,7 @@ from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_BOUND, PARTS
 from mmsbgen.families.mmsb.sparse import sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, table_groups
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, Launch, named
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -23,31 +23,29 @@ SPARSE_TEAM = Axis("team", ("item", "subgroup"), "who shares one vertex: a work-
 SLOTS = Axis("slots", (64, 128, 256, 512, 1024, 2048), "slots of a hash table")
 FLIGHT = Axis("rows_in_flight", (1, 2, 4), "turns of neighbours whose rows are asked for at once")
 
-ROWS = (
+KNOWN = (
+    *usual.KNOWN,
     Argument("communities", "u32", "in", "[N, R] communities of the entries, the largest entry first"),
     Argument("values", "real", "in", "[N, R] the entries of pi"),
+    Argument("floor_pi", "real", "scalar", "pi of the communities without an entry"),
+    Argument("fixed_sums", "u64", "inout", "[3, LD] counts of non-links and links, sums of columns, in 2^-30"),
+    Argument("totals", "real", "in", "[LD] sums of the columns of pi"),
 )
-FLOOR_PI = Argument("floor_pi", "real", "scalar", "pi of the communities without an entry")
-SUMS = Argument("fixed_sums", "u64", "inout", "[3, LD] counts of non-links and links, sums of columns, in 2^-30")
-TOTALS = Argument("totals", "real", "in", "[LD] sums of the columns of pi")
-SWEEP = (
-    *ROWS,
+SWEEP = named(
+    KNOWN,
+    "communities values",
     Argument("new_communities", "u32", "inout", "[N, R] the new rows"),
     Argument("new_values", "real", "inout", "[N, R] their entries"),
     Argument("row_sums", "real", "inout", "[N] sums of phi"),
-    usual.BETA,
-    TOTALS,
+    "beta totals",
     Argument("vertices", "u32", "in", "[N] all vertices, in the order of the sweep"),
-    *usual.LINKS,
+    "neighbour_offsets neighbours",
     Argument("tables", "real", "inout", "[groups, K, 2] tables of candidates; zero before and after"),
     Argument("used_lists", "u32", "inout", "[groups, K] places in use"),
-    SUMS,
+    "fixed_sums",
     Argument("clip_counts", "u32", "inout", "[N] candidates whose flow was bounded, added up"),
     Argument("table_locks", "u32", "inout", "[groups] 1 while a team has the table; zero before and after"),
-    usual.N_VERTICES,
-    *usual.STEP,
-    usual.DELTA,
-    FLOOR_PI,
+    "n_vertices half_step decay spread alpha delta floor_pi",
     Argument("non_link_weight", "real", "scalar", "weight of a non-link"),
     Argument("inverse_n", "real", "scalar", "1 / N"),
 )
@@ -184,10 +182,6 @@ def row_bytes(problem: Problem) -> int:
     return entries_of(problem) * (4 + axes.element_size(problem))
 
 
-def _traffic(problem: Problem) -> int:
-    return problem.integer("N") * (3 + degree_of(problem)) * row_bytes(problem)
-
-
 def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[str, Any]:
     return {"table": table, "team": team, "slots": slots, "block_size": block, "rows_in_flight": rows}
 
@@ -222,20 +216,19 @@ def _default(problem: Problem, traits: Traits) -> Config:
     return _ON_GPU[256 if k <= 256 else 512 if k <= 512 or few else 1024 if k <= 1024 else 2048](problem, traits)
 
 
-PARAMETERS = ("K", "N", "entries", "dtype")
+PARAMETERS = "K N entries dtype"
 
-SPARSE_ROWS = KernelSpec(
-    name="sparse_rows",
-    template="mmsb/sparse/sparse_rows.jinja",
-    doc="a sweep over sparse rows without noise: gradient, step and cut of every vertex, and sums for theta",
-    arguments=SWEEP,
-    parameters=(*PARAMETERS, "degree"),
+SPARSE_ROWS = usual.kernel(
+    "sparse",
+    sparse_workloads.sparse_rows,
+    "a sweep over sparse rows without noise: gradient, step and cut of every vertex, and sums for theta",
+    SWEEP,
+    f"{PARAMETERS} degree",
+    lambda p: p.integer("N") * (3 + degree_of(p)) * row_bytes(p),
     space=ROWS_SPACE,
     default=_default,
     variables=_variables,
     launch=_launch,
-    traffic=_traffic,
-    workload=sparse_workloads.sparse_rows,
     check_problem=sparse_workloads.small,
     used_with=ALL,
 )
@@ -244,7 +237,9 @@ SPARSE_DRAWS = replace(
     SPARSE_ROWS,
     name="sparse_draws",
     doc="a sweep over sparse rows with noise, as sparse_rows",
-    arguments=(*SWEEP, Argument("threshold", "real", "scalar", "phi above which a community is kept"), *usual.RANDOM),
+    arguments=usual.arguments(
+        *SWEEP, Argument("threshold", "real", "scalar", "phi above which a community is kept"), "seed iteration"
+    ),
     variables=_with_draws,
     workload=sparse_workloads.sparse_draws,
 )

@@ -15,24 +15,22 @@ from mmsbgen.kernels.space import Axis, Space
 _kernel = partial(usual.kernel, "state", check_problem=workloads.small, used_with=usual.DENSE)
 
 INIT_PI = _kernel(
-    "init_pi",
+    workloads.init_pi,
     "rows from Dirichlet(1, ..., 1), made on the device",
-    (
+    usual.arguments(
         Argument("pi", "stored", "out", "[N + m, LD] rows by slot"),
-        Argument("row_sums", "real", "out", "[N + m] sums of phi by slot"),
-        Argument("slots", "u32", "out", "[N] slot of a vertex's row"),
+        "row_sums:out slots:out",
         Argument("n_vertices", "u64", "scalar", "N"),
         Argument("row_sum", "real", "scalar", "size of the start; 0 for the sum of the exponentials, about K"),
-        Argument("seed", "u64", "scalar", ""),
+        "seed",
     ),
-    ("K", "N", "dtype", "storage"),
-    workloads.init_pi,
+    "K N dtype storage",
     lambda p: p.integer("N") * usual.stored_row_bytes(p),
     default=usual.defaults(usual.SCALAR_SPACE, usual.ITEMS_GPU, {"block_size": 1}),
 )
 
 PLACE_ROWS = _kernel(
-    "place_rows",
+    start_workloads.place_rows,
     "rows of the vertices in sets that a chain starts from",
     (
         Argument("pi", "real", "inout", "[N + m, LD] rows by vertex"),
@@ -42,24 +40,16 @@ PLACE_ROWS = _kernel(
         Argument("rest", "real", "scalar", "pi in the others"),
         Argument("n_vertices", "u64", "scalar", "N"),
     ),
-    ("K", "N", "dtype"),
-    start_workloads.place_rows,
+    "K N dtype",
     lambda p: p.integer("N") * usual.row_bytes(p),
     variables=lambda problem, config, traits: common(problem, config, traits, chunk=PLACED),
 )
 
 EXCHANGE_SLOTS = _kernel(
-    "exchange_slots",
-    "make the new rows the vertices' rows",
-    (
-        Argument("slots", "u32", "inout", "[N] slot of a vertex's row"),
-        Argument("spares", "u32", "inout", "[m] slots of the new rows; then the old ones"),
-        usual.VERTICES,
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-    ),
-    ("N", "m"),
     workloads.exchange_slots,
+    "make the new rows the vertices' rows",
+    usual.arguments(*usual.EXCHANGED, "vertices n_vertices first_vertex"),
+    "N m",
     lambda p: p.integer("m") * (4 + 4 * 4),
 )
 
@@ -67,19 +57,17 @@ ACCUMULATE = Axis("accumulate", (False, True), "add to the rows (posterior mean)
 GATHER_SPACE = Space((BLOCK_SIZE, ACCUMULATE), COMMON)
 
 GATHER_ROWS = _kernel(
-    "gather_rows",
+    workloads.gather_rows,
     "copy, or add up, some vertices' rows in their order",
-    (
+    usual.arguments(
         usual.PI,
-        Argument("row_sums", "real", "in", "[N + m] sums of phi by slot"),
-        usual.SLOTS,
+        "row_sums:in slots",
         Argument("rows", "real", "inout", "[R, LD] rows of the vertices first, first + 1, ..."),
         Argument("sums", "real", "out", "[R] their sums"),
         Argument("first", "u32", "scalar", "first vertex"),
         Argument("n_rows", "u32", "scalar", "R"),
     ),
-    ("K", "N", "m", "dtype", "storage"),
-    workloads.gather_rows,
+    "K N m dtype storage",
     lambda p: p.integer("m") * (usual.stored_row_bytes(p) + usual.row_bytes(p)),
     space=GATHER_SPACE,
     default=usual.defaults(GATHER_SPACE, usual.ITEMS_GPU | {"block_size": 256}, usual.ITEMS_CPU),
@@ -88,32 +76,30 @@ GATHER_ROWS = _kernel(
 )
 
 ADD_MOMENTS = _kernel(
-    "add_moments",
-    "take the rows of all vertices into the mean and the variance of their samples",
-    (usual.PI, usual.SLOTS, *usual.MOMENTS),
-    ("K", "N", "m", "dtype", "storage"),
     moment_workloads.add_moments,
+    "take the rows of all vertices into the mean and the variance of their samples",
+    usual.arguments(usual.PI, "slots", *usual.MOMENTS),
+    "K N m dtype storage",
     lambda p: p.integer("N") * (usual.stored_row_bytes(p) + 4 * usual.row_bytes(p)),
 )
 
 EDGE_LOOKUP = _kernel(
-    "edge_lookup",
-    "look pairs up in the edge set",
-    (
-        *usual.edge_set("link", "links"),
-        *usual.PAIRS,
-        Argument("found", "u32", "out", "[P] 1 where the pair is a link"),
-        usual.N_PAIRS,
-    ),
-    ("N", "pairs"),
     graph_workloads.edge_lookup,
+    "look pairs up in the edge set",
+    usual.arguments(
+        *usual.edge_set("link", "links"),
+        "pairs_a pairs_b",
+        Argument("found", "u32", "out", "[P] 1 where the pair is a link"),
+        "n_pairs",
+    ),
+    "N pairs",
     lambda p: p.integer("pairs") * (12 + 64),
 )
 
 DRAWS = _kernel(
-    "draws",
+    workloads.draws,
     "Philox words, normals, Poisson and Gamma draws",
-    (
+    usual.arguments(
         Argument("rates", "real", "in", "[P] Poisson rates"),
         Argument("shapes", "real", "in", "[P] Gamma shapes"),
         Argument("words", "u32", "out", "[P, 4] Philox words"),
@@ -122,10 +108,8 @@ DRAWS = _kernel(
         Argument("gammas", "real", "out", "[P]"),
         Argument("n_draws", "u32", "scalar", "P"),
         Argument("vertex", "u32", "scalar", ""),
-        Argument("iteration", "u32", "scalar", ""),
-        Argument("seed", "u64", "scalar", ""),
+        "iteration seed",
     ),
-    ("pairs", "dtype"),
-    workloads.draws,
+    "pairs dtype",
     lambda p: p.integer("pairs") * (16 + 5 * element_size(p)),
 )

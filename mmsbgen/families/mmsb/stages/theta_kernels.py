@@ -9,7 +9,7 @@ from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
 from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import pair_workloads, workloads
-from mmsbgen.kernels.family import Argument, Demand, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, Demand, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -127,23 +127,22 @@ def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
     )
 
 
-THETA_PARTIAL = KernelSpec(
-    name="theta_partial",
-    template="mmsb/stages/theta_partial.jinja",
-    doc="every group sums the responsibilities of its share of the pairs",
-    arguments=(
+THETA_PARTIAL = usual.kernel(
+    "stages",
+    pair_workloads.theta_partial,
+    "every group sums the responsibilities of its share of the pairs",
+    usual.arguments(
         usual.PI,
-        usual.SLOTS,
-        usual.BETA,
-        *usual.PAIRS,
+        "slots beta pairs_a pairs_b",
         Argument("pair_weights", "real", "in", "[P] weight, negative for a non-link"),
         Argument("counts", "real", "out", "[groups, 2, LD] sums of weight * rho: non-links, links"),
         Argument("first_pair", "u64", "scalar", "where this launch's pairs begin in their arrays"),
-        usual.N_PAIRS,
+        "n_pairs",
         Argument("n_groups", "u32", "scalar", "groups among which the pairs are dealt out"),
-        usual.DELTA,
+        "delta",
     ),
-    parameters=("K", "N", "m", "dtype", "storage"),
+    "K N m dtype storage",
+    lambda p: 2 * p.integer("m") * usual.stored_row_bytes(p) + 2 * theta_groups(p) * usual.row_bytes(p),
     space=PARTIAL_SPACE,
     default=_partial_default,
     variables=lambda problem, config, traits: axes.row_team(
@@ -156,8 +155,6 @@ THETA_PARTIAL = KernelSpec(
         dot_names=[f"dot{j}" for j in range(int(config["pairs_in_flight"]))],
     ),
     launch=axes.launch_teams,
-    traffic=lambda p: 2 * p.integer("m") * usual.stored_row_bytes(p) + 2 * theta_groups(p) * usual.row_bytes(p),
-    workload=pair_workloads.theta_partial,
     carry=axes.of_row,
     check_problem=pair_workloads.small_with_groups,
     demand=_partial_demand,
@@ -202,21 +199,22 @@ def _end_default(problem: Problem, traits: Traits) -> Config:
     return axes.first_valid(candidates, END_SPACE.refusal)(problem, traits)
 
 
-THETA_END = KernelSpec(
-    name="theta_end",
-    template="mmsb/stages/theta_end.jinja",
-    doc="add the groups' counts up, move theta by them, normalise its link column",
-    arguments=(
+THETA_END = usual.kernel(
+    "stages",
+    pair_workloads.theta_end,
+    "add the groups' counts up, move theta by them, normalise its link column",
+    usual.arguments(
         Argument("counts", "real", "in", "[groups, 2, LD] counts of every group"),
         Argument("theta", "real", "inout", "[2, LD] non-link, link"),
-        Argument("beta", "real", "out", "[LD] community strengths"),
+        "beta:out",
         Argument("n_groups", "u32", "scalar", "number of groups"),
         Argument("step", "double", "scalar", "eps, or the gain"),
         Argument("eta_0", "double", "scalar", "prior pseudo-count of non-links"),
         Argument("eta_1", "double", "scalar", "prior pseudo-count of links"),
-        *usual.RANDOM,
+        "seed iteration",
     ),
-    parameters=("K", "m", "dtype", "noise", "theta_step"),
+    "K m dtype noise theta_step",
+    lambda p: (2 * theta_groups(p) + 5) * usual.row_bytes(p),
     space=END_SPACE,
     default=_end_default,
     variables=lambda problem, config, traits: axes.common(
@@ -229,21 +227,15 @@ THETA_END = KernelSpec(
         communities=_communities(config),
     ),
     launch=lambda p, c, count, t: Launch(max(1, -(-count // _communities(c))), int(c["block_size"])),
-    traffic=lambda p: (2 * theta_groups(p) + 5) * usual.row_bytes(p),
-    workload=pair_workloads.theta_end,
     check_problem=pair_workloads.small_with_groups,
 )
 
 UPDATE_BETA = usual.kernel(
     "stages",
-    "update_beta",
-    "normalise the link column of theta: the start of a chain",
-    (
-        Argument("theta", "real", "in", "[2, LD] non-link, link"),
-        Argument("beta", "real", "out", "[LD] community strengths"),
-    ),
-    ("K", "dtype"),
     pair_workloads.update_beta,
+    "normalise the link column of theta: the start of a chain",
+    usual.arguments(Argument("theta", "real", "in", "[2, LD] non-link, link"), "beta:out"),
+    "K dtype",
     lambda p: 3 * usual.row_bytes(p),
     check_problem=workloads.small,
 )

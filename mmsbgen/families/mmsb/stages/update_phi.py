@@ -11,7 +11,7 @@ from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import workloads
-from mmsbgen.kernels.family import Argument, Demand, KernelSpec, Sweep
+from mmsbgen.kernels.family import Argument, Demand, Sweep
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -173,22 +173,14 @@ def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
     )
 
 
-ARGUMENTS = (
+ARGUMENTS = usual.arguments(
     Argument("pi", "stored", "inout", "[N + m, LD] rows by slot"),
-    usual.ROW_SUMS,
-    usual.SLOTS,
-    usual.SPARES,
-    usual.BETA,
-    usual.VERTICES,
+    "row_sums slots spares beta vertices",
     Argument("partners", "u32", "in", "[.., m, n] partners of each"),
     Argument("weights", "real", "in", "[.., m, n] weight, negative for a non-link, 0 to ignore"),
-    usual.CLIP_COUNTS,
-    usual.N_VERTICES,
-    usual.FIRST_VERTEX,
+    "clip_counts n_vertices first_vertex",
     Argument("n_partners", "u32", "scalar", "partners of each"),
-    *usual.STEP,
-    usual.DELTA,
-    *usual.RANDOM,
+    "half_step decay spread alpha delta seed iteration",
 )
 
 
@@ -209,18 +201,17 @@ SWEEP = Sweep(
     titles={"K": "communities K", "block_size": "block size (work-items)", "vector_width": "vector width (elements)"},
     variant=_variant,
 )
-UPDATE_PHI = KernelSpec(
-    name="update_phi",
-    template="mmsb/stages/update_phi.jinja",
-    doc="gather the partners' rows, sum the gradient, end every row of the mini-batch with a step",
-    arguments=ARGUMENTS,
-    parameters=("K", "N", "m", "n", "dtype", "storage", "step", "noise"),
+UPDATE_PHI = usual.kernel(
+    "stages",
+    workloads.update_phi,
+    "gather the partners' rows, sum the gradient, end every row of the mini-batch with a step",
+    ARGUMENTS,
+    "K N m n dtype storage step noise",
+    traffic,
     space=SPACE,
     default=default,
     variables=variables,
     launch=axes.launch_teams,
-    traffic=traffic,
-    workload=workloads.update_phi,
     # Without it update_pi must run too, so times are not comparable; the user selects it explicitly.
     modes=("normalise",),
     used_with=usual.LISTED,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mmsbgen.families.mmsb.axes import common_axes as axes
-from mmsbgen.families.mmsb.axes.small_spaces import LINKS, RANDOM, STARS, defaults, edge_set
+from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import graph_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Space, Traits
 
@@ -19,33 +19,30 @@ def _ranks(problem: Problem, config: Config, traits: Traits) -> int:
 _SPACE = Space((axes.BLOCK_SIZE,), (*axes.COMMON, axes.local_memory(_ranks)))
 
 
-DRAW_STARS = KernelSpec(
-    name="draw_stars",
-    template="mmsb/stars/draw_stars.jinja",
-    doc="draw the mini-batches of several iterations ahead: a vertex and its links, or some of its non-links",
-    arguments=(
+DRAW_STARS = usual.kernel(
+    "stars",
+    graph_workloads.draw_stars,
+    "draw the mini-batches of several iterations ahead: a vertex and its links, or some of its non-links",
+    usual.arguments(
         Argument("centres", "u32", "in", "[R] centre of each iteration's star"),
         Argument("sizes", "u32", "in", "[R] its vertices with the centre; 0 for none"),
         Argument("star_weights", "real", "in", "[R] weight of its pairs, negative for non-links"),
-        *LINKS,
-        *edge_set("link", "training links"),
-        *edge_set("held", "held-out pairs"),
+        "neighbour_offsets neighbours",
+        *usual.edge_set("link", "training links"),
+        *usual.edge_set("held", "held-out pairs"),
         Argument("vertices", "u32", "out", "[R, stride] the centre, then the others"),
         Argument("pairs_a", "u32", "out", "[R, stride] the centre"),
         Argument("pairs_b", "u32", "out", "[R, stride] the others"),
         Argument("pair_weights", "real", "out", "[R, stride] their weights"),
         Argument("n_rounds", "u32", "scalar", "R, iterations ahead"),
         Argument("stride", "u32", "scalar", "places that each iteration has"),
-        Argument("n_total", "u32", "scalar", "N"),
-        *RANDOM,
+        "n_total seed iteration",
     ),
-    parameters=("N", "m", "dtype"),
+    "N m dtype",
+    lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + axes.element_size(p) + 2 * 32),
     space=_SPACE,
-    default=defaults(_SPACE, {"block_size": 512}, {"block_size": 1}),
-    variables=axes.common,
+    default=usual.defaults(_SPACE, {"block_size": 512}, {"block_size": 1}),
     launch=axes.launch_blocks,
-    traffic=lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + axes.element_size(p) + 2 * 32),
-    workload=graph_workloads.draw_stars,
     check_problem=workloads.small,
-    used_with=STARS,
+    used_with=usual.STARS,
 )

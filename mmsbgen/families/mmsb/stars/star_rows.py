@@ -11,7 +11,6 @@ from mmsbgen.families.mmsb.axes.row_space import row_config
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.stars import star_workloads
 from mmsbgen.families.mmsb.stars.star_shared import LABELS
-from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Constraint, Space, Traits
 
@@ -28,10 +27,7 @@ def _no_links(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
-SPACE = Space(
-    row_space.ROW_AXES,
-    (*row_space.ROW_CONSTRAINTS, Constraint("links", _no_links)),
-)
+SPACE = Space(row_space.ROW_AXES, (*row_space.ROW_CONSTRAINTS, Constraint("links", _no_links)))
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
@@ -62,32 +58,20 @@ def _rows(problem: Problem) -> int:
     return 3 + (block_workloads.MEAN_DEGREE if _with_links(problem) else 0)
 
 
-STAR_ROWS = KernelSpec(
-    name="star_rows",
-    template="mmsb/stars/star_rows.jinja",
-    doc="the links' part of the gradient of every vertex of a star that shares partners, and the end of its row",
-    arguments=(
-        usual.ROWS,
-        usual.ROW_SUMS,
-        usual.SLOTS,
-        usual.SPARES,
-        usual.BETA,
-        usual.VERTICES,
-        *usual.LINKS,
-        usual.CLIP_COUNTS,
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-        *usual.STEP,
-        usual.DELTA,
-        *usual.RANDOM,
+STAR_ROWS = usual.kernel(
+    "stars",
+    star_workloads.star_rows,
+    "the links' part of the gradient of every vertex of a star that shares partners, and the end of its row",
+    usual.arguments(
+        "pi row_sums slots spares beta vertices neighbour_offsets neighbours clip_counts n_vertices first_vertex",
+        "half_step decay spread alpha delta seed iteration",
     ),
-    parameters=("K", "N", "m", "dtype", "step", "noise", "partners"),
+    "K N m dtype step noise partners",
+    lambda p: p.integer("m") * _rows(p) * usual.row_bytes(p),
     space=SPACE,
     default=_default,
     variables=_variables,
     launch=axes.launch_teams,
-    traffic=lambda p: p.integer("m") * _rows(p) * usual.row_bytes(p),
-    workload=star_workloads.star_rows,
     check_problem=block_workloads.small,
     used_with=usual.STARS_SHARED,
     carry=axes.of_row,

@@ -11,19 +11,23 @@ from typing import Any
 
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.common_axes import element_size, launch_blocks
-from mmsbgen.families.mmsb.blocks import block_kernels
+from mmsbgen.families.mmsb.blocks import block_kernels, tensor_kernels
 from mmsbgen.families.mmsb.numbers.problem_sizes import room
 from mmsbgen.families.mmsb.stars import star_workloads
-from mmsbgen.kernels.family import Argument
+from mmsbgen.kernels.family import Argument, named
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-N_TOTAL = Argument("n_total", "u32", "scalar", "N")
-SHARED_ROUND = Argument("shared_round", "u32", "scalar", "place of the iteration among those whose partners are drawn")
-DRAWN = Argument("drawn", "u32", "in", "[R, room] the shared partners of R iterations")
-PLACES = Argument("places", "u32", "in", "[R, N] where a vertex is among them, if it is")
-SHARED_WEIGHTS = Argument("shared_weights", "real", "in", "[R, room] their weights; 0 from n_shared on")
-N_SHARED = Argument("n_shared", "u32", "in", "[R] how many there are")
+KNOWN = (
+    *tensor_kernels.KNOWN,
+    Argument("shared_round", "u32", "scalar", "place of the iteration among those whose partners are drawn"),
+    Argument("drawn", "u32", "in", "[R, room] the shared partners of R iterations"),
+    Argument("places", "u32", "in", "[R, N] where a vertex is among them, if it is"),
+    Argument("shared_weights", "real", "in", "[R, room] their weights; 0 from n_shared on"),
+    Argument("n_shared", "u32", "in", "[R] how many there are"),
+    Argument("marked", "u32", "in", "[R, stride, room / 32] a bit for each pair that must not be weighed"),
+    Argument("labelled", "u32", "in", "[R, stride, room / 32] a bit for each link with a scale of its own"),
+)
 
 #: Value of ``partners`` for which links are labelled among the shared partners, without a stratum of their own.
 LABELS = "shared-uniform"
@@ -33,17 +37,16 @@ DRAW_SHARED = replace(
     block_kernels.SHARED_PARTNERS,
     name="draw_shared",
     doc="draw the partners that the vertices of a star share, of several iterations ahead",
-    arguments=(
+    arguments=named(
+        KNOWN,
         Argument("draws", "u32", "out", "[R, room] every draw"),
         Argument("times", "u32", "out", "[R, room] how often each distinct vertex was drawn"),
-        replace(DRAWN, role="out"),
+        "drawn:out",
         Argument("places", "u32", "inout", "[R, N] where a vertex is among them; anything for others"),
-        replace(SHARED_WEIGHTS, role="out"),
-        replace(N_SHARED, role="out"),
+        "shared_weights:out n_shared:out",
         Argument("n_partners", "u32", "scalar", "n, draws of an iteration; all vertices once where it is N"),
         Argument("n_rounds", "u32", "scalar", "R, iterations ahead"),
-        N_TOTAL,
-        *usual.RANDOM,
+        "n_total seed iteration",
     ),
     variables=lambda p, c, t: block_kernels.SHARED_PARTNERS.variables(p, c, t) | {"stars": True},
     launch=launch_blocks,
@@ -65,23 +68,10 @@ STAR_SHARED = replace(
     block_kernels.BLOCK_SHARED,
     name="star_shared",
     doc="the shared partners' part of the gradient of every vertex of a star: two dense products",
-    arguments=(
-        usual.ROWS,
-        usual.SLOTS,
-        usual.SPARES,
-        usual.BETA,
-        usual.VERTICES,
-        SHARED_WEIGHTS,
-        N_SHARED,
-        DRAWN,
-        PLACES,
-        *usual.LINKS,
-        *usual.HELD,
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-        SHARED_ROUND,
-        N_TOTAL,
-        usual.DELTA,
+    arguments=named(
+        KNOWN,
+        "pi slots spares beta vertices shared_weights n_shared drawn places neighbour_offsets neighbours",
+        "held_offsets held_neighbours n_vertices first_vertex shared_round n_total delta",
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     variables=_sum_variables,

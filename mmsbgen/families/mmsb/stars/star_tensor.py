@@ -15,14 +15,11 @@ from mmsbgen.families.mmsb.blocks import tensor_kernels
 from mmsbgen.families.mmsb.blocks.block_workloads import MEAN_DEGREE
 from mmsbgen.families.mmsb.numbers.problem_sizes import half_room
 from mmsbgen.families.mmsb.stars import star_shared, star_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, KernelSpec, Launch, named
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
 _TENSOR = usual.STARS_SHARED | usual.HALF
-_PI = Argument("pi", "real", "in", "[N + m, LD] rows by slot")
-_MARKED = Argument("marked", "u32", "in", "[R, stride, room / 32] a bit for each pair that must not be weighed")
-_LABELLED = Argument("labelled", "u32", "in", "[R, stride, room / 32] a bit for each link with a scale of its own")
 
 #: Number of tiles that fills a GPU of about a hundred multiprocessors.
 _ENOUGH = 200
@@ -68,19 +65,14 @@ STAR_MARKS = replace(
     name="star_marks",
     template="mmsb/stars/star_marks.jinja",
     doc="which pairs of a star's vertices and their partners must not be weighed, of several iterations ahead",
-    arguments=(
-        usual.VERTICES,
+    arguments=named(
+        star_shared.KNOWN,
+        "vertices",
         Argument("sizes", "u32", "in", "[R] vertices of each iteration's star"),
-        star_shared.DRAWN,
-        star_shared.PLACES,
-        star_shared.N_SHARED,
-        *usual.LINKS,
-        *usual.HELD,
-        replace(_MARKED, role="out"),
-        replace(_LABELLED, role="out"),
-        usual.N_VERTICES,
+        "drawn places n_shared neighbour_offsets neighbours held_offsets held_neighbours marked:out labelled:out",
+        "n_vertices",
         Argument("stride", "u32", "scalar", "places that each iteration has"),
-        star_shared.N_TOTAL,
+        "n_total",
     ),
     parameters=("N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_STRIKE),
@@ -95,23 +87,10 @@ STAR_FACTORS = replace(
     name="star_factors",
     template="mmsb/stars/star_factors.jinja",
     doc="the factors of the products of a star's vertices and their partners, 16 bits wide, and labelled links' scales",
-    arguments=(
-        _PI,
-        usual.SLOTS,
-        usual.BETA,
-        usual.VERTICES,
-        star_shared.DRAWN,
-        star_shared.SHARED_WEIGHTS,
-        star_shared.N_SHARED,
-        _LABELLED,
-        replace(tensor_kernels.OWN_FACTORS, role="out"),
-        replace(tensor_kernels.SHARED_FACTORS, role="out"),
-        replace(tensor_kernels.SHARED_ROWS, role="out"),
-        replace(tensor_kernels.SCALES, role="inout"),
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-        star_shared.SHARED_ROUND,
-        usual.DELTA,
+    arguments=named(
+        star_shared.KNOWN,
+        "pi:in slots beta vertices drawn shared_weights n_shared labelled own_factors:out shared_factors:out",
+        "shared_rows:out scales:inout n_vertices first_vertex shared_round delta",
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     variables=_stars(tensor_kernels.BLOCK_FACTORS),
@@ -124,17 +103,10 @@ STAR_SCALES = replace(
     tensor_kernels.BLOCK_SCALES,
     name="star_scales",
     doc="what each shared partner's row counts for each vertex of a star: dots on tensor cores, reweighed",
-    arguments=(
-        tensor_kernels.OWN_FACTORS,
-        tensor_kernels.SHARED_FACTORS,
-        star_shared.SHARED_WEIGHTS,
-        _MARKED,
-        _LABELLED,
-        replace(tensor_kernels.SCALES, role="inout"),
-        usual.N_VERTICES,
-        usual.FIRST_VERTEX,
-        star_shared.SHARED_ROUND,
-        usual.DELTA,
+    arguments=named(
+        star_shared.KNOWN,
+        "own_factors shared_factors shared_weights marked labelled scales:inout n_vertices first_vertex shared_round",
+        "delta",
     ),
     parameters=("K", "N", "m", "n", "dtype", "partners"),
     default=_tiles_default(tensor_kernels.BLOCK_SCALES),
@@ -147,15 +119,7 @@ STAR_SUMS = replace(
     tensor_kernels.BLOCK_SUMS,
     name="star_sums",
     doc="the shared partners' part of the gradient of every vertex of a star, on tensor cores",
-    arguments=(
-        Argument("pi", "real", "inout", "[N + m, LD] rows by slot"),
-        usual.SPARES,
-        tensor_kernels.SCALES,
-        tensor_kernels.SHARED_ROWS,
-        star_shared.N_SHARED,
-        usual.N_VERTICES,
-        star_shared.SHARED_ROUND,
-    ),
+    arguments=named(star_shared.KNOWN, "pi spares scales shared_rows n_shared n_vertices shared_round"),
     default=_tiles_default(tensor_kernels.BLOCK_SUMS),
     variables=_stars(tensor_kernels.BLOCK_SUMS),
     workload=star_workloads.star_sums,

@@ -11,7 +11,7 @@ from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
 from mmsbgen.families.mmsb.sparse.sparse_sweeps import SPARSE_TEAM, SUB_GROUPS, team_lanes
 from mmsbgen.families.mmsb.sparse.sparse_workloads import small
 from mmsbgen.families.mmsb.starts import label_workloads
-from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.family import Argument, Launch, named
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -31,40 +31,39 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
     return axes.common(problem, config, traits, T=lanes, teams=teams, slots=slots, uses_sub_groups=lanes > 1)
 
 
-VERTICES = Argument("vertices", "u32", "in", "[V] distinct vertices")
-VOLUMES = Argument("volumes", "u32", "in", "[N] link ends of each vertex")
-LABELS = Argument("labels", "u32", "in", "[N] label of each vertex")
-WEIGHTS = Argument("weights", "u32", "in", "[2 E] weights of the links, if they have any")
-WEIGHTED = Argument("weighted", "u32", "scalar", "whether links have weights; without, each counts 1")
-
-BEST_LABELS = KernelSpec(
-    name="best_labels",
-    template="mmsb/starts/best_labels.jinja",
-    doc="the neighbouring community to which a move of each vertex raises modularity most",
-    arguments=(
-        VERTICES,
-        *usual.LINKS,
-        WEIGHTS,
-        LABELS,
-        Argument("label_volumes", "u32", "in", "[N] link ends of the vertices of each label"),
-        VOLUMES,
+KNOWN = (
+    *usual.KNOWN,
+    Argument("vertices", "u32", "in", "[V] distinct vertices"),
+    Argument("volumes", "u32", "in", "[N] link ends of each vertex"),
+    Argument("labels", "u32", "in", "[N] label of each vertex"),
+    Argument("label_volumes", "u32", "in", "[N] link ends of the vertices of each label"),
+    Argument("weights", "u32", "in", "[2 E] weights of the links, if they have any"),
+    Argument("weighted", "u32", "scalar", "whether links have weights; without, each counts 1"),
+    Argument("label_places", "u64", "in", "[L + 1] begin of each label's table, in pairs of numbers"),
+    Argument("first_label", "u32", "scalar", "first label whose table is there"),
+)
+BEST_LABELS = usual.kernel(
+    "starts",
+    label_workloads.best_labels,
+    "the neighbouring community to which a move of each vertex raises modularity most",
+    named(
+        KNOWN,
+        "vertices neighbour_offsets neighbours weights labels label_volumes volumes",
         Argument("costs", "double", "in", "[N] resolution times the share of all link ends that the vertex has"),
         Argument("table_places", "u64", "in", "[V] begin of each vertex's table, if it has too many links for slots"),
         Argument("tables", "u32", "inout", "[S] tables: four numbers a link"),
         Argument("best", "u32", "out", "[V] the label; that of the vertex if it stays"),
-        usual.N_VERTICES,
-        WEIGHTED,
+        "n_vertices weighted",
         Argument("no_gain", "double", "scalar", "gain, relative to the weight, that is none"),
     ),
-    parameters=("N", "degree"),
+    "N degree",
+    lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 52),
     space=SPACE,
     default=usual.defaults(
         SPACE, usual.ITEMS_GPU, usual.ITEMS_CPU, sub_groups={"team": "subgroup", "slots": 256, "block_size": 128}
     ),
     variables=_variables,
     launch=axes.launch_teams,
-    traffic=lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 52),
-    workload=label_workloads.best_labels,
     check_problem=small,
 )
 
@@ -88,18 +87,15 @@ def _of_lanes(problem: Problem, config: Config, traits: Traits) -> dict[str, Any
 
 MOVE_LABELS = usual.kernel(
     "starts",
-    "move_labels",
-    "vertices get the labels that best_labels has found",
-    (
-        VERTICES,
-        Argument("best", "u32", "in", "[V] their new labels"),
-        VOLUMES,
-        Argument("labels", "u32", "inout", "[N] label of each vertex"),
-        Argument("label_volumes", "u32", "inout", "[N] link ends of the vertices of each label"),
-        usual.N_VERTICES,
-    ),
-    ("N",),
     label_workloads.move_labels,
+    "vertices get the labels that best_labels has found",
+    named(
+        KNOWN,
+        "vertices",
+        Argument("best", "u32", "in", "[V] their new labels"),
+        "volumes labels:inout label_volumes:inout n_vertices",
+    ),
+    "N",
     lambda problem: problem.integer("N") * 28,
     check_problem=small,
 )
@@ -114,42 +110,34 @@ _with_lanes = partial(
     launch=_launch_lanes,
     check_problem=small,
 )
-LABEL_PLACES = Argument("label_places", "u64", "in", "[L + 1] begin of each label's table, in pairs of numbers")
-FIRST_LABEL = Argument("first_label", "u32", "scalar", "first label whose table is there")
 JOIN_LINKS = _with_lanes(
-    "join_links",
+    label_workloads.join_links,
     "contraction: the weights between labels, in a table for each label",
-    (
-        VERTICES,
-        *usual.LINKS,
-        WEIGHTS,
-        LABELS,
-        LABEL_PLACES,
+    named(
+        KNOWN,
+        "vertices neighbour_offsets neighbours weights labels label_places",
         Argument("joined", "u32", "inout", "[2 S] tables: the other labels plus 1, then weights; zero before"),
         Argument("counts", "u32", "inout", "[L] number of other labels in each table; zero before"),
-        usual.N_VERTICES,
-        WEIGHTED,
-        FIRST_LABEL,
+        "n_vertices weighted first_label",
     ),
-    ("N", "degree"),
-    label_workloads.join_links,
+    "N degree",
     lambda problem: problem.integer("N") * (degree_of(problem) * 20 + 12),
 )
 GATHER_LINKS = _with_lanes(
-    "gather_links",
+    label_workloads.gather_links,
     "contraction: the links of each label from its table",
-    (
-        LABEL_PLACES,
+    named(
+        KNOWN,
+        "label_places",
         Argument("joined", "u32", "in", "[2 S] tables: the other labels plus 1, then weights"),
         Argument("row_places", "u64", "in", "[L] begin of the links of each label that is there"),
         Argument("counts", "u32", "inout", "[L] number of each label's links; zero after, for labels that are there"),
         Argument("joined_ends", "u32", "out", "[A] the other labels, in any order"),
         Argument("joined_weights", "u32", "out", "[A] weights of the links"),
         Argument("n_labels", "u32", "scalar", "number of labels whose tables are there"),
-        FIRST_LABEL,
+        "first_label",
     ),
-    ("N", "degree"),
-    label_workloads.gather_links,
+    "N degree",
     lambda problem: problem.integer("N") * (degree_of(problem) * 16 + 20),
 )
 
