@@ -15,8 +15,6 @@ from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.messages.message_inputs import simple
 from mmsbgen.graph.arc_sources import as_arcs
 
-__all__ = ["Triangles", "triangles"]
-
 
 @dataclass(frozen=True, eq=False)
 class Triangles(VertexValues):

@@ -19,19 +19,6 @@ from mmsbgen.families.graph.ranks.pagerank import CHANGE, ROUNDS
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = [
-    "ConvergenceError",
-    "VertexValues",
-    "bfs",
-    "components",
-    "cores",
-    "k_core",
-    "pagerank",
-    "run_rounds",
-    "sssp",
-    "widest_paths",
-]
-
 
 class ConvergenceError(MmsbgenError):
     """An iteration did not reach its tolerance in the rounds that it may take."""

@@ -18,8 +18,6 @@ from mmsbgen.families.graph.messages.message_inputs import state_of_messages
 from mmsbgen.families.graph.messages.message_kernels import CHANGE, ENERGY, MOST_ROUNDS, MOST_STATES, ROUNDS, SHARES
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["Blockmodel", "blockmodel"]
-
 #: Rounds between two updates of shares and affinities.
 _ROUNDS = 5
 #: Deviation of log messages at the start; least share and affinity.

@@ -21,8 +21,6 @@ from mmsbgen.families.graph.row_inputs import matrix_in
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["LabelShares", "Rule", "propagate"]
-
 Rule = Literal["harmonic", "spread", "published"]
 Solver = Literal["gradients", "changes", "rounds"]
 

@@ -20,8 +20,6 @@ from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.graph.ids import object_ids
 
-__all__ = ["manifold_ranking", "multimodal_ranking"]
-
 Array = NDArray[np.float64]
 
 

@@ -20,8 +20,6 @@ from mmsbgen.families.graph.messages.message_kernels import CHANGE, ENERGY, MOST
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["Marginals", "ProbableStates", "belief_propagation", "most_probable_states"]
-
 Array = NDArray[Any]
 
 #: Smallest tolerance that float32 reaches, and the same over the largest degree.

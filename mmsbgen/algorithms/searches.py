@@ -19,8 +19,6 @@ from mmsbgen.families.graph.searches.search_kernels import MOST_SOURCES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["closeness", "multi_source_bfs"]
-
 
 def multi_source_bfs(
     graph: Any,

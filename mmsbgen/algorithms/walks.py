@@ -19,8 +19,6 @@ from mmsbgen.families.graph.row_kernels import MOST_FEATURES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 
-__all__ = ["personalized_pagerank"]
-
 
 def personalized_pagerank(
     graph: Any,

@@ -12,20 +12,14 @@ import itertools
 import math
 import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from mmsbgen.base.errors import InputError, LaunchError, LaunchLimitError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from typing import Self
-
-    from numpy.typing import DTypeLike, NDArray
-
-__all__ = ["Argument", "Buffer", "Device", "DeviceInfo", "Event", "Kernel", "Program"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mmsbgen.base.atomic_files import write_bytes
 from mmsbgen.base.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 LIMIT_BYTES = 2 * 2**30
 #: The file format, which is a part of every key: the digest of the rest, the log, a NUL byte, the binary.

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, Program
 from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import DTypeLike, NDArray
 
 _INFO = DeviceInfo(
     backend="fake",

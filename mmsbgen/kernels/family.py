@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError, did_you_mean
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Parameter, Problem, Value
-from mmsbgen.kernels.space import Config, Space, Traits
+from mmsbgen.kernels.space import Config, Space, Sweep, Traits
 
 Array = npt.NDArray[Any]
 # What a call makes of inputs for later calls is "kept": no result, and not restored.
@@ -221,31 +221,6 @@ class Workload:
     def prepared(self, config: Config) -> Workload:
         """The workload with the inputs for a configuration."""
         return self if self.prepare is None else replace(self, arguments=self.arguments | dict(self.prepare(config)))
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """How the measurements of a kernel are plotted.
-
-    Attributes:
-        size: The problem parameter on the x axis of plots over problems.
-        sizes: The parameters that are equal within a figure.
-        lines: The axis with one plotted line for each value.
-        along: The axis along which the lines run.
-        widths: The axis whose values are compared with the smallest one.
-        panels: The values of ``lines`` in each panel, by the panel's title.
-        titles: Labels with units of parameters and axes.
-        variant: Returns a label for the parameters of a problem other than its sizes.
-    """
-
-    size: str
-    sizes: tuple[str, ...]
-    lines: str
-    along: str
-    widths: str
-    panels: Mapping[str, tuple[str, ...]]
-    titles: Mapping[str, str]
-    variant: Callable[[Mapping[str, Any]], str] = lambda params: ""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from mmsbgen.base.errors import InputError, LaunchLimitError
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
-__all__ = ["Launches"]
-
 Dims = int | tuple[int, ...]
 
 

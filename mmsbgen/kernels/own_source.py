@@ -20,8 +20,6 @@ from mmsbgen.kernels.problem import Parameter, Problem, Value
 from mmsbgen.kernels.render import OWN
 from mmsbgen.kernels.space import Axis, Config, Constraint, Reads, Space, Traits
 
-__all__ = ["own_kernel"]
-
 Values = Mapping[str, Any]
 """Sizes and axes by name."""
 

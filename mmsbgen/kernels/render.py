@@ -8,11 +8,13 @@ import os
 import re
 import stat
 import textwrap
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 import jinja2.meta
+from jinja2.bccache import Bucket
 
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.kernels.dialect import Dialect, dialect
@@ -21,11 +23,6 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.source_text.indent_source import indent_source, without_unused_defines
 from mmsbgen.kernels.source_text.program_tokens import digest_of_tokens
 from mmsbgen.kernels.space import Config, Traits, describe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from jinja2.bccache import Bucket
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,31 @@ class Space:
         return [config for config, reason, _ in self.judged(problem, traits) if reason is None]
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """How the measurements of a kernel are plotted.
+
+    Attributes:
+        size: The problem parameter on the x axis of plots over problems.
+        sizes: The parameters that are equal within a figure.
+        lines: The axis with one plotted line for each value.
+        along: The axis along which the lines run.
+        widths: The axis whose values are compared with the smallest one.
+        panels: The values of ``lines`` in each panel, by the panel's title.
+        titles: Labels with units of parameters and axes.
+        variant: Returns a label for the parameters of a problem other than its sizes.
+    """
+
+    size: str
+    sizes: tuple[str, ...]
+    lines: str
+    along: str
+    widths: str
+    panels: Mapping[str, tuple[str, ...]]
+    titles: Mapping[str, str]
+    variant: Callable[[Mapping[str, Any]], str] = lambda params: ""
+
+
 _Answer = tuple[str | None, int]
 """A constraint's reason or None, and the position of the last axis that it read, -1 for none."""
 

@@ -9,17 +9,15 @@ import re
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.nvrtc import NO_COMPILER, Nvrtc, NvrtcProcesses, has_nvrtc, header_folders, nvcc_path
 from mmsbgen.base.errors import CompileError, InputError, MissingDependencyError
 from mmsbgen.base.processes import cores, guarded_command, kill_group
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Instructions that exist on sm_90 only; they need the target sm_90a.
 _OF_SM_90 = "wgmma."

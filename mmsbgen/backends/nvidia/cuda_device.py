@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from mmsbgen.backends.base import Buffer, DeviceInfo, check_rows
 from mmsbgen.backends.binary_cache import BinaryCache
@@ -18,11 +20,6 @@ from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, address_of
 from mmsbgen.backends.nvidia.launch_errors import ContextDevice, recent_launches
 from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError, MissingDependencyError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import DTypeLike, NDArray
 
 _NO_PYCUDA = "CUDA: PyCUDA is not installed; for NVIDIA GPUs get it with: pip install 'mmsbgen[cuda]'"
 _NO_GPU = "CUDA: no NVIDIA GPU or driver was found"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from mmsbgen.backends.base import Argument, Event, Kernel, LaunchName, Program
 from mmsbgen.backends.nvidia.cooperative import CooperativeFunction
+from mmsbgen.backends.nvidia.cuda_compile import Compiled, KernelResources
 from mmsbgen.backends.nvidia.kernel_arguments import Layout
+from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 from mmsbgen.backends.nvidia.occupancy import Multiprocessor, resident_blocks
 from mmsbgen.base.errors import CompileError, InputError, LaunchError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mmsbgen.backends.nvidia.cuda_compile import Compiled, KernelResources
-    from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 
 # Larger dynamic shared memory must be requested explicitly.
 _DEFAULT_SHARED = 48 * 1024

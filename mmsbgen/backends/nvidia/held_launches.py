@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 from mmsbgen.base.errors import LaunchError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mmsbgen.backends.nvidia.launch_errors import ContextDevice
 
 _LIMIT_NS = 1_000_000_000
 """Time limit of the spinning kernel, so that a host that waits for the queue meanwhile cannot deadlock."""

@@ -6,16 +6,12 @@ A failed kernel is reported by the next call that waits for the stream, so recen
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
 
-from mmsbgen.backends.base import Device
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
-
-    from mmsbgen.backends.base import LaunchName
-    from mmsbgen.base.errors import MmsbgenError
+from mmsbgen.backends.base import Device, LaunchName
+from mmsbgen.base.errors import MmsbgenError
 
 #: Launches that a device remembers; an iteration has fewer.
 _MOST = 16

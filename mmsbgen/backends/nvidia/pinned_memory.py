@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: Largest array in bytes that is staged; for larger ones waiting is acceptable.
 LARGEST = 4 << 20

@@ -7,10 +7,12 @@ import ctypes
 import math
 import operator
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program, check_rows
 from mmsbgen.backends.opencl import compiler_caches, intel_runtime, programs
@@ -25,11 +27,6 @@ from mmsbgen.base.errors import (
     MissingDependencyError,
     MmsbgenError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import DTypeLike, NDArray
 
 _NO_PYOPENCL = "OpenCL: PyOpenCL is not installed; get it with: pip install pyopencl"
 _NO_PLATFORM = (

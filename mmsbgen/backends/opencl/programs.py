@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.base.errors import CompileError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 POCL = "Portable Computing Language"
 #: A program takes a megabyte.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.search.candidates import Candidates, Evaluate
 from mmsbgen.tuner.search.cost_model import features
 from mmsbgen.tuner.search.surrogate import (
     MODELLED,
@@ -24,9 +25,6 @@ from mmsbgen.tuner.search.surrogate import (
     expected_improvement,
     fitted,
 )
-
-if TYPE_CHECKING:
-    from mmsbgen.tuner.search.candidates import Candidates, Evaluate
 
 #: Share of the budget for the sample; its size where only time bounds the search; and random draws for each member of
 #: the sample, of which one is chosen.

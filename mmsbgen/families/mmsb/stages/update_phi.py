@@ -11,9 +11,9 @@ from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import workloads
-from mmsbgen.kernels.family import Argument, Demand, Sweep
+from mmsbgen.kernels.family import Argument, Demand
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Sweep, Traits
 
 PREFETCH = Axis("prefetch", (0, 1, 2), "sets of rows of the next vertex that the end of a row asks for; CPUs")
 NORMALISE = Axis("normalise", (False, True), "whether the kernel also writes pi: update_pi in the same pass")
