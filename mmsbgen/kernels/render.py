@@ -20,8 +20,7 @@ from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.kernels.dialect import Dialect, dialect
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.source_text.indent_source import indent_source, without_unused_defines
-from mmsbgen.kernels.source_text.program_tokens import digest_of_tokens
+from mmsbgen.kernels.source_text import digest_of_tokens, indent_source, without_unused_defines
 from mmsbgen.kernels.space import Config, Traits, describe
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.backends.nvidia import cooperative
-from mmsbgen.backends.nvidia.cooperative import CooperativeFunction
+from mmsbgen.backends.nvidia import cuda_kernel
+from mmsbgen.backends.nvidia.cuda_kernel import CooperativeFunction
 from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout
 from mmsbgen.base.errors import LaunchError, LaunchLimitError
 
@@ -50,7 +50,7 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     found = Library()
-    monkeypatch.setattr(cooperative, "_library", lambda: found)
+    monkeypatch.setattr(cuda_kernel, "_library", lambda: found)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mmsbgen.backends.nvidia.occupancy import Multiprocessor, resident_blocks
+from mmsbgen.backends.nvidia.cuda_kernel import Multiprocessor, resident_blocks
 
 H200 = Multiprocessor(threads=2048, registers=65536, shared_bytes=233472, blocks=32)
 

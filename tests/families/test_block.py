@@ -10,7 +10,7 @@ import pytest
 from mmsbgen.backends import Device
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.blocks import block_kernels, link_kernels
-from mmsbgen.families.mmsb.numbers import problem_sizes
+from mmsbgen.families.mmsb.numbers import row_layout
 from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.reference import block_equations, equations
 from mmsbgen.families.mmsb.stages.graph_workloads import adjacency
@@ -68,7 +68,7 @@ def arguments(n: int) -> dict[str, Any]:
     slots = np.random.default_rng(1).permutation(N + m).astype(np.uint32)
     rows, row_sums, strengths = np.zeros((N + m, length)), np.zeros(N + m), np.full(length, 0.5)
     rows[slots[:N], :K], row_sums[slots[:N]], strengths[:K] = pi, sums, beta
-    room = problem_sizes.room(MMSB.problem(n=n))
+    room = row_layout.room(MMSB.problem(n=n))
     values: dict[str, Any] = {
         "pi": rows,
         "row_sums": row_sums,
@@ -77,7 +77,7 @@ def arguments(n: int) -> dict[str, Any]:
         "beta": strengths,
         "vertices": BLOCK.astype(np.uint32),
         "clip_counts": np.zeros(m, np.uint32),
-        "counts": np.zeros((problem_sizes.MOST_GROUPS, 2, length)),
+        "counts": np.zeros((row_layout.MOST_GROUPS, 2, length)),
         "places": np.zeros(N, np.uint32),
         "shared_weights": np.zeros(room),
         "n_shared": np.zeros(1, np.uint32),

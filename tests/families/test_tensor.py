@@ -17,7 +17,7 @@ from mmsbgen.base.errors import MissingDependencyError
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.blocks import tensor_kernels
 from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR
-from mmsbgen.families.mmsb.stars import star_tensor
+from mmsbgen.families.mmsb.stars import star_kernels
 from mmsbgen.kernels.build import check, traits_of
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
@@ -140,7 +140,7 @@ def test_dots_near_1_give_no_scale_beyond_their_own(strength: float) -> None:
     ("kernel", "partners"),
     [
         *((spec.name, "block") for spec in tensor_kernels.KERNELS),
-        *((spec.name, "shared") for spec in star_tensor.KERNELS),
+        *((spec.name, "shared") for spec in star_kernels.KERNELS),
         ("star_marks", "shared"),
         *((name, "shared-uniform") for name in ("star_marks", "star_factors", "star_scales")),
     ],

@@ -13,11 +13,11 @@ import numpy as np
 from mmsbgen.backends import Device
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.blocks.link_kernels import links_groups
-from mmsbgen.families.mmsb.numbers import problem_sizes
+from mmsbgen.families.mmsb.numbers import row_layout
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_named
 from mmsbgen.families.mmsb.stages import graph_workloads
-from mmsbgen.families.mmsb.stars.star_shared import LABELS
+from mmsbgen.families.mmsb.stars.star_kernels import LABELS
 from mmsbgen.kernels.build import BoundKernel, build, release, traits_of
 from tests.statistics.laws import Floats
 
@@ -180,7 +180,7 @@ class BlockRows(Rows):
         super().__init__(*args, **options)
         linked = np.sort(np.asarray(linked, np.int64)) + self.m
         problem = MMSB.problem(**self.options, n=1)
-        room = problem_sizes.room(problem)
+        room = row_layout.room(problem)
         offsets = np.minimum(np.arange(self.n_total + 1), self.m) * linked.size
         arrays: dict[str, Any] = {
             "neighbour_offsets": offsets.astype(np.uint64),
@@ -192,7 +192,7 @@ class BlockRows(Rows):
             "drawn": np.full(room, self.m, np.uint32),
             "shared_weights": np.zeros(room, self.real),
             "n_shared": np.ones(1, np.uint32),
-            "counts": np.zeros((problem_sizes.MOST_GROUPS, 2, row_length(self.k)), self.real),
+            "counts": np.zeros((row_layout.MOST_GROUPS, 2, row_length(self.k)), self.real),
         }
         self.buffers |= {name: self.device.upload(value) for name, value in arrays.items()}
         self.bound = [self._build("block_shared", problem), self._build("block_links", problem, self.config)]
@@ -310,7 +310,7 @@ class SharingGraph:
         problem = MMSB.problem(
             K=k, N=total, m=total, n=n, dtype=dtype, step=step, noise="on" if noise else "off", partners=partners
         )
-        rows, room = np.zeros((2 * total, row_length(k)), real), problem_sizes.room(problem)
+        rows, room = np.zeros((2 * total, row_length(k)), real), row_layout.room(problem)
         rows[:total, :k] = pi
         strengths = np.full(row_length(k), 0.5, real)
         strengths[:k] = beta
@@ -325,7 +325,7 @@ class SharingGraph:
             "places": np.zeros(total, np.uint32),
             "shared_weights": np.zeros(room, real),
             "n_shared": np.zeros(1, np.uint32),
-            "counts": np.zeros((problem_sizes.MOST_GROUPS, 2, row_length(k)), real),
+            "counts": np.zeros((row_layout.MOST_GROUPS, 2, row_length(k)), real),
         }
         arrays |= {name: np.zeros(room, np.uint32) for name in ("draws", "times", "drawn", "shared")}
         for pairs, names in ((links, ("neighbour_offsets", "neighbours")), (held, ("held_offsets", "held_neighbours"))):

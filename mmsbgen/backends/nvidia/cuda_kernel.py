@@ -2,16 +2,136 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mmsbgen.backends.base import Argument, Event, Kernel, LaunchName, Program
-from mmsbgen.backends.nvidia.cooperative import CooperativeFunction
 from mmsbgen.backends.nvidia.cuda_compile import Compiled, KernelResources
 from mmsbgen.backends.nvidia.kernel_arguments import Layout
 from mmsbgen.backends.nvidia.launch_errors import ContextDevice
-from mmsbgen.backends.nvidia.occupancy import Multiprocessor, resident_blocks
-from mmsbgen.base.errors import CompileError, InputError, LaunchError
+from mmsbgen.base.errors import CompileError, InputError, LaunchError, LaunchLimitError
+
+#: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, and CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
+_TOO_LARGE, _MOST_SHARED = 720, 8
+
+
+@cache
+def _library() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _message(code: int) -> str:
+    text = ctypes.c_char_p()
+    _library().cuGetErrorString(code, ctypes.byref(text))
+    return text.value.decode() if text.value else f"CUDA error {code}"
+
+
+class CooperativeFunction:
+    """A kernel of a compiled module, for cooperative launches; the context must be current in every call.
+
+    Raises :class:`LaunchError` if the module does not load.
+    """
+
+    def __init__(self, cubin: bytes, name: str) -> None:
+        self._name = name
+        self._shared = 0
+        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._checked(_library().cuModuleLoadData(ctypes.byref(module), cubin), "does not load")
+        self._checked(
+            _library().cuModuleGetFunction(ctypes.byref(self._function), module, name.encode()), "is not in its module"
+        )
+
+    def launch(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        packed: bytes,
+        offsets: Sequence[int],
+        stream: int,
+        shared: int = 0,
+    ) -> None:
+        """Queue the kernel.
+
+        Args:
+            grid: blocks in one to three dimensions.
+            block: threads of a block, likewise.
+            packed: the parameters in the layout of a C struct.
+            offsets: where each of them begins, in bytes.
+            stream: the handle of a stream.
+            shared: dynamic shared memory of a block in bytes.
+
+        Raises:
+            LaunchLimitError: more blocks than are resident at once.
+            LaunchError: the launch was refused for another reason.
+        """
+        if shared > self._shared:
+            code = _library().cuFuncSetAttribute(self._function, _MOST_SHARED, shared)
+            self._checked(code, f"cannot have {shared} bytes of shared memory")
+            self._shared = shared
+        data = ctypes.create_string_buffer(packed, len(packed))
+        begin = ctypes.addressof(data)
+        places = (ctypes.c_void_p * len(offsets))(*(begin + offset for offset in offsets))
+        sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
+        code = _library().cuLaunchCooperativeKernel(self._function, *sizes, shared, ctypes.c_void_p(stream), places)
+        self._checked(code, f"cannot be launched with grid {tuple(grid)}, block {tuple(block)}")
+
+    def _checked(self, code: int, what: str) -> None:
+        if code:
+            kind = LaunchLimitError if code == _TOO_LARGE else LaunchError
+            raise kind(f"kernel {self._name!r} {what}: {_message(code)}")
+
+
+_WARP = 32
+#: Partitions of a multiprocessor, each with its own registers and warps.  On GP100, which has two, the result may be
+#: too small but never too large.
+_PARTS = 4
+#: Allocation unit of registers for a warp.
+_REGISTERS_AT_A_TIME = 256
+#: Allocation unit of shared memory for a block in bytes, and the bytes of each block that the driver reserves.
+_SHARED_AT_A_TIME, _SHARED_OF_DRIVER = 128, 1024
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """Resources that the blocks of a multiprocessor share."""
+
+    threads: int
+    registers: int
+    shared_bytes: int
+    blocks: int = 16
+    """Architectures since Maxwell hold at least 16."""
+
+
+def resident_blocks(block: int, registers: int, shared_bytes: int, of: Multiprocessor) -> int:
+    """Number of blocks of ``block`` work-items that are resident on one multiprocessor at once.
+
+    The rules are those of NVIDIA's cuda_occupancy.h: all registers of a warp are in one partition of the
+    multiprocessor, so registers left over in several partitions cannot be combined.  The result never exceeds the true
+    value, so a grid-wide barrier cannot deadlock if the kernel has the device for itself.
+
+    Args:
+        block: Work-items of a block.
+        registers: Registers of a work-item.
+        shared_bytes: Shared memory of a block in bytes.
+        of: The multiprocessor.
+    """
+    warps = -(-block // _WARP)
+    of_warp = _up(max(1, registers) * _WARP, _REGISTERS_AT_A_TIME)
+    # A launch is refused as if a block's warps were distributed evenly over the partitions.
+    if of_warp * _up(warps, _PARTS) > of.registers:
+        return 0
+    by_registers = _PARTS * (of.registers // _PARTS // of_warp) // warps
+    by_shared = of.shared_bytes // _up(shared_bytes + _SHARED_OF_DRIVER, _SHARED_AT_A_TIME)
+    return min(of.threads // (_WARP * warps), by_registers, by_shared, of.blocks)
+
+
+def _up(value: int, step: int) -> int:
+    """The least multiple of ``step`` that is at least ``value``."""
+    return -(-value // step) * step
+
 
 # Larger dynamic shared memory must be requested explicitly.
 _DEFAULT_SHARED = 48 * 1024

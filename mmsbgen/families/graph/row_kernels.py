@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, IN_WEIGHTS, STEP, N, real_of
-from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS
+from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS
 from mmsbgen.kernels.dialect import dialect
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches

@@ -9,8 +9,7 @@ import numpy as np
 
 from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, NONE, N, real_of
 from mmsbgen.families.graph.launched_rounds import SHARING
-from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, PER_ITEM
-from mmsbgen.families.graph.round_kernels import shape
+from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS, PER_ITEM, shape
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem

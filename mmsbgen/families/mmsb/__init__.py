@@ -11,7 +11,7 @@ from mmsbgen.families.mmsb.sparse import sparse_kernels, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import DEGREE
 from mmsbgen.families.mmsb.stages import partner_kernels, state_kernels, theta_kernels
 from mmsbgen.families.mmsb.stages.update_phi import UPDATE_PHI
-from mmsbgen.families.mmsb.stars import star_kernels, star_rows, star_shared, star_tensor
+from mmsbgen.families.mmsb.stars import star_kernels
 from mmsbgen.families.mmsb.starts import label_kernels
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Parameter
@@ -74,11 +74,11 @@ MMSB: KernelFamily = KernelFamily(
             block_kernels.BLOCK_SHARED,
             *tensor_kernels.KERNELS,
             link_kernels.BLOCK_LINKS,
-            star_shared.DRAW_SHARED,
-            star_shared.STAR_SHARED,
-            star_tensor.AHEAD,
-            *star_tensor.KERNELS,
-            star_rows.STAR_ROWS,
+            star_kernels.DRAW_SHARED,
+            star_kernels.STAR_SHARED,
+            star_kernels.AHEAD,
+            *star_kernels.KERNELS,
+            star_kernels.STAR_ROWS,
             partner_kernels.UPDATE_PI,
             theta_kernels.THETA_PARTIAL,
             theta_kernels.THETA_END,
@@ -105,12 +105,12 @@ MMSB: KernelFamily = KernelFamily(
         *(spec.name for spec in tensor_kernels.KERNELS),
         "block_links",
         "star_shared",
-        *(spec.name for spec in star_tensor.KERNELS),
+        *(spec.name for spec in star_kernels.KERNELS),
         "star_rows",
         "sample_partners",
         "shared_partners",
         "draw_shared",
-        star_tensor.AHEAD.name,
+        star_kernels.AHEAD.name,
         "draw_stars",
         "update_pi",
         "theta_partial",

@@ -7,7 +7,7 @@ import numpy as np
 from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.mmsb.blocks.link_kernels import most_groups
-from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
+from mmsbgen.families.mmsb.numbers.row_layout import theta_groups
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.sampler.chain.chain_problem import partner_rule, problem_of_sized

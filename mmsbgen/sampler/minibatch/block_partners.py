@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mmsb.blocks import tensor_kernels
-from mmsbgen.families.mmsb.numbers.problem_sizes import room
+from mmsbgen.families.mmsb.numbers.row_layout import room
 from mmsbgen.graph import Split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.minibatch.partners import Launch, half_wide, held_adjacency

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from mmsbgen.backends.base import Event
-from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
-from mmsbgen.families.mmsb.stars import star_tensor
-from mmsbgen.families.mmsb.stars.star_shared import LABELS
+from mmsbgen.families.mmsb.numbers.row_layout import half_room, half_row, room
+from mmsbgen.families.mmsb.stars import star_kernels
+from mmsbgen.families.mmsb.stars.star_kernels import LABELS
 from mmsbgen.graph import EdgeSet, Split
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.sampler.state.arrays import Spec, content
@@ -89,8 +89,8 @@ class StarSharedPartners:
     def __init__(self, split: Split, links: EdgeSet, held: EdgeSet, shape: StateShape, problem: Problem) -> None:
         self._split, self._sets, self._shape, self._problem = split, (links, held), shape, problem
         half = problem["products"] == "half"
-        self._drawn = ("draw_shared", star_tensor.AHEAD.name) if half else ("draw_shared",)
-        products = tuple(spec.name for spec in star_tensor.KERNELS) if half else ("star_shared",)
+        self._drawn = ("draw_shared", star_kernels.AHEAD.name) if half else ("draw_shared",)
+        products = tuple(spec.name for spec in star_kernels.KERNELS) if half else ("star_shared",)
         self._update = (*products, "star_rows")
         self.kernels = (*self._drawn, *self._update)
         # The last kernel reads rows of other vertices of the mini-batch only if links have their own stratum.

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import ARCS_IN, IN_WEIGHTS, N
 from mmsbgen.families.graph.ranks import tiles
-from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, LOOP, PER_ITEM, PER_UNIT, fits
-from mmsbgen.families.graph.round_kernels import shape
+from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS, LOOP, PER_ITEM, PER_UNIT, fits, shape
 from mmsbgen.families.graph.sweeps import plain_default, plain_variables
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.host_program import Launches

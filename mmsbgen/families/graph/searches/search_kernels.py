@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, STEP, N
-from mmsbgen.families.graph.round_axes import BLOCK, BLOCKS, PER_ITEM
-from mmsbgen.families.graph.round_kernels import shape
+from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS, PER_ITEM, shape
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem

@@ -21,7 +21,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import (
 )
 from mmsbgen.families.mmsb.numbers.storage import HALF_NORMAL, HALF_SCALE, storage_of
 from mmsbgen.kernels.dialect import dialect
-from mmsbgen.kernels.family import Launch
+from mmsbgen.kernels.family import Demand, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
 
@@ -318,3 +318,42 @@ def first_valid(
         raise ConfigError(f"no configuration suits this device: {reason}")
 
     return choose
+
+
+def busy(problem: Problem, config: Config, traits: Traits) -> float:
+    """Average share of a team's work-items that have a vector of the row."""
+    return row_vectors(problem, config) / (chunks(problem, config, traits) * team_size(config, traits))
+
+
+def barriers(config: Config, traits: Traits, sums: int) -> int:
+    """Number of barriers for ``sums`` team sums in sequence; sub-groups need none."""
+    together = config["team"] == "block" and team_size(config, traits) > max(1, traits.sub_group_size)
+    if not together and config["reduction"] != "local":
+        return 0
+    steps = max(1, (team_size(config, traits) - 1).bit_length()) if config["reduction"] == "local" else 2
+    return sums * steps
+
+
+def rows_of_team(
+    problem: Problem,
+    config: Config,
+    traits: Traits,
+    *,
+    moved: int,
+    units: int,
+    sums: int,
+    near: int = 0,
+    private: int = 0,
+    rows: int = 1,
+) -> Demand:
+    """Demand of a kernel in which a team processes rows, ``rows`` at a time, and makes ``sums`` sums."""
+    return Demand(
+        moved=moved,
+        units=units,
+        near=near,
+        local=sum_bytes(problem, config, traits, rows),
+        private=private,
+        wanted=rows * int(config["vector_width"]) * stored_size(problem),
+        barriers=barriers(config, traits, sums),
+        busy=busy(problem, config, traits),
+    )

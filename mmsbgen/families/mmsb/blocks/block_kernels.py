@@ -7,8 +7,7 @@ from typing import Any
 from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.blocks import block_workloads
-from mmsbgen.families.mmsb.numbers.problem_sizes import room
-from mmsbgen.families.mmsb.numbers.row_layout import ROW_MULTIPLE, row_length
+from mmsbgen.families.mmsb.numbers.row_layout import ROW_MULTIPLE, room, row_length
 from mmsbgen.kernels.family import Argument, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits

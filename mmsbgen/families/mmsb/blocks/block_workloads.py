@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.mmsb.numbers.problem_sizes import MOST_GROUPS, room
-from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, MOST_GROUPS, room, row_length
 from mmsbgen.families.mmsb.reference import block_equations, equations, verify, workloads
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, SEED, real_type, roundoff
 from mmsbgen.families.mmsb.stages import graph_workloads

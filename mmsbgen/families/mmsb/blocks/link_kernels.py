@@ -9,8 +9,7 @@ from mmsbgen.families.mmsb.axes import row_space
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.row_space import row_config
 from mmsbgen.families.mmsb.blocks import block_workloads
-from mmsbgen.families.mmsb.numbers.problem_sizes import MOST_GROUPS
-from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.families.mmsb.numbers.row_layout import MOST_GROUPS, row_length
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits

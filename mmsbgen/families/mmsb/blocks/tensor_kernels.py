@@ -12,8 +12,7 @@ from typing import Any
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, first_valid
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
-from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row, room
-from mmsbgen.families.mmsb.numbers.row_layout import row_length
+from mmsbgen.families.mmsb.numbers.row_layout import half_room, half_row, room, row_length
 from mmsbgen.kernels.family import Argument, Launch, named
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mmsb.blocks import block_workloads
-from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row
-from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, DELTA
+from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, DELTA, half_room, half_row
 from mmsbgen.families.mmsb.reference.workloads import roundoff
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem

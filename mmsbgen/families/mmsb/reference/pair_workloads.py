@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
-from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length, theta_groups
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import equations, verify
 from mmsbgen.families.mmsb.reference.workloads import (

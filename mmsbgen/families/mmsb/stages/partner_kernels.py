@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from mmsbgen.families.mmsb.axes import common_axes as axes
-from mmsbgen.families.mmsb.axes import demands
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.families.mmsb.reference import pair_workloads, workloads
@@ -98,7 +97,7 @@ def _row_kernel(
         launch=axes.launch_teams,
         carry=axes.of_row,
         check_problem=workloads.small,
-        demand=lambda p, c, t: demands.rows_of_team(
+        demand=lambda p, c, t: axes.rows_of_team(
             p, c, t, moved=given[-1](p), units=p.integer(units), sums=sums, rows=rows
         ),
         **more,

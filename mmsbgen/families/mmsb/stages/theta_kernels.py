@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from mmsbgen.families.mmsb.axes import common_axes as axes
-from mmsbgen.families.mmsb.axes import demands
 from mmsbgen.families.mmsb.axes import small_spaces as usual
-from mmsbgen.families.mmsb.numbers.problem_sizes import theta_groups
-from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED
+from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED, theta_groups
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import pair_workloads, workloads
 from mmsbgen.kernels.family import Argument, Demand, Launch
@@ -114,7 +112,7 @@ def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
     turns = -(-problem.integer("m") // (groups * pairs))
     vectors = axes.chunks(problem, config, traits) * int(config["vector_width"]) * axes.element_size(problem)
     kept = {"global": 0, "private": 2, "registers": 2 + pairs}[str(config["accumulators"])]
-    return demands.rows_of_team(
+    return axes.rows_of_team(
         problem,
         config,
         traits,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmsbgen.families.mmsb.axes import common_axes as axes
-from mmsbgen.families.mmsb.axes import demands, row_space
+from mmsbgen.families.mmsb.axes import row_space
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
@@ -168,8 +168,8 @@ def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
         local=row_space.shared_bytes(problem, config, traits),
         private=elements * (rows * stored * (probs in "RL") + real * ((grads in "RL") + (pi in "RL"))),
         wanted=rows * stored * (elements if config["placement"] in axes.GEN else width),
-        barriers=demands.barriers(config, traits, -(-partners // rows)),
-        busy=demands.busy(problem, config, traits),
+        barriers=axes.barriers(config, traits, -(-partners // rows)),
+        busy=axes.busy(problem, config, traits),
     )
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
 from mmsbgen.families.mmsb.blocks.block_workloads import FIRST, ends_of, others_untouched
 from mmsbgen.families.mmsb.blocks.tensor_workloads import BFLOAT16, as_words, bfloat16, to_bfloat16
-from mmsbgen.families.mmsb.numbers.problem_sizes import half_room, half_row
-from mmsbgen.families.mmsb.numbers.row_layout import Z_FLOOR
+from mmsbgen.families.mmsb.numbers.row_layout import Z_FLOOR, half_room, half_row
 from mmsbgen.families.mmsb.reference.workloads import ROTATIONS, roundoff
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
 from mmsbgen.kernels.problem import Problem

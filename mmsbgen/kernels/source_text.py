@@ -1,12 +1,14 @@
-"""Formats rendered C source: indentation by braces, no stray white space, a blank line between functions.
+"""Formats rendered C source: indentation by braces, no stray white space, a blank line between functions; its digest.
 
 The layout of the rendered source is then independent of the layout of the templates.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 _INDENT = 4
 _WORD = re.compile(r"\w+")
@@ -76,3 +78,39 @@ def _words(text: str) -> list[str]:
 
 def _leading(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
+
+
+_CONTINUED = re.compile(r"\\[ \t]*\n")
+_QUOTED = r'(?:u8|[uUL])?(?:"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
+_COMMENTED = re.compile(rf"({_QUOTED})|/\*.*?\*/|//[^\n]*", re.DOTALL)
+_DIRECTIVE = re.compile(r"\s*#")
+_MACRO = re.compile(r"\s*#\s*define\s+\w+\(?")
+_TOKEN = re.compile(
+    rf"{_QUOTED}|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.])*"
+    r"|<<=|>>=|\.\.\.|->|\+\+|--|<<|>>|[<>=!+*/%&|^-]=|&&|\|\||##|::|\S"
+)
+
+
+def tokens(source: str) -> Iterator[str]:
+    """The tokens of C, CUDA or OpenCL source in their order; each preprocessor directive ends with a newline token.
+
+    A string literal is one token.  So is ``#define F(``, because white space before the parenthesis would define
+    another macro.
+    """
+    code = _COMMENTED.sub(lambda match: match[1] or " ", _CONTINUED.sub("", source))
+    if "#" not in code:
+        yield from _TOKEN.findall(code)
+        return
+    for line in code.split("\n"):
+        if not _DIRECTIVE.match(line):
+            yield from _TOKEN.findall(line)
+            continue
+        if defined := _MACRO.match(line):
+            yield " ".join(defined[0].replace("#", "", 1).split())
+        yield from _TOKEN.findall(line, defined.end() if defined else 0)
+        yield "\n"
+
+
+def digest_of_tokens(source: str) -> str:
+    """The digest of the tokens of ``source`` (16 hexadecimal digits), the same in every process."""
+    return hashlib.sha256("\0".join(tokens(source)).encode()).hexdigest()[:16]

@@ -1,1 +1,0 @@
-"""Rendered source as text: its layout, and the digest of its tokens."""
