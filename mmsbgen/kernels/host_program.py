@@ -110,17 +110,19 @@ class Launches:
         """The event of the whole call; its time goes from the first launch's begin to the last one's end."""
         if self._first is None or self._last is None:
             return self._device.mark()
-        return self._last if self._first is self._last else _Span(self._first, self._last)
+        return self._last if self._first is self._last else Span(self._first, self._last)
 
 
-class _Span(Event):
-    """Several launches, from the begin of the first to the end of the last."""
+class Span(Event):
+    """Several launches, or markers, from the begin of the first to the end of the last, timed as one launch."""
 
     def __init__(self, first: Event, last: Event) -> None:
         self._first, self._last = first, last
 
     def wait(self) -> None:
+        """As :meth:`mmsbgen.backends.base.Event.wait`."""
         self._last.wait()
 
     def seconds_since(self, first: Event) -> float:
-        return self._last.seconds_since(first._first if isinstance(first, _Span) else first)
+        """As :meth:`mmsbgen.backends.base.Event.seconds_since`."""
+        return self._last.seconds_since(first._first if isinstance(first, Span) else first)

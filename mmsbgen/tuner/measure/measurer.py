@@ -15,7 +15,7 @@ from mmsbgen.backends.opencl.compiler_caches import prepare
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.host_memory import available_host_memory, readable, resident_bytes
 from mmsbgen.base.processes import ChildProcess
-from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
@@ -24,6 +24,8 @@ from mmsbgen.tuner.measure.trial_process import TrialOutcome
 
 _SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})
 """After these the child's memory or its device's context may be damaged, so the next candidate gets a new child."""
+_Faults = tuple[type[BaseException], ...]
+_FAULTS: _Faults = (MmsbgenError, KeyboardInterrupt)
 _WATCH_S = 0.1
 """Seconds between checks of a child's memory."""
 _SHARE = 0.8
@@ -131,11 +133,7 @@ class Measurer:
     def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
         """Measure the device's roofs, see :func:`mmsbgen.tuner.measure.roofs.measure_roofs`."""
         self._loaded = None
-        try:
-            found: Roofs = self._running().ask("roofs", (row_bytes, buffer_bytes), "load", self.limits)
-        except WorkerLostError:
-            self._lose()
-            raise
+        found: Roofs = self._ask(self._running(), "roofs", (row_bytes, buffer_bytes), "load")
         return found
 
     def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None:
@@ -166,12 +164,7 @@ class Measurer:
 
         Raises :class:`MmsbgenError` if that fails.
         """
-        child = self._running()
-        try:
-            child.ask("prepare", (self.family, kernel, problem, dict(config), self.seed), "compile", self.limits)
-        except WorkerLostError:
-            self._lose()
-            raise
+        self._ask(self._running(), "prepare", (self.family, kernel, problem, dict(config), self.seed), "compile")
 
     def set_running(self, running: bool) -> None:
         """Continue the child, or stop it; may be called while another thread waits for its answer."""
@@ -224,21 +217,23 @@ class Measurer:
 
         Raises :class:`MmsbgenError` if one of them fails.
         """
-        found: list[str | None] = self._of_several("recheck", configs)
+        found: list[str | None] = self._ask(self.place(), "recheck", (_plain(configs),), "compile", _FAULTS)
         if any(wrong is not None for wrong in found):
             self._lose()
         return found
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
         """Time configurations in turns; raises :class:`MmsbgenError` if one of them fails."""
-        timings: list[Timing] = self._of_several("turns", configs, rounds)
+        timings: list[Timing] = self._ask(self.place(), "turns", (_plain(configs), rounds), "compile", _FAULTS)
         return timings
 
-    def _of_several(self, method: str, configs: Sequence[Config], *more: Any) -> Any:
-        child = self.place()
+    def _ask(
+        self, child: _Child, method: str, arguments: tuple[Any, ...], phase: str, ends: _Faults = (WorkerLostError,)
+    ) -> Any:
+        """The child's answer; after one of the errors ``ends`` the child is given up."""
         try:
-            return child.ask(method, ([dict(config) for config in configs], *more), "compile", self.limits)
-        except (MmsbgenError, KeyboardInterrupt):
+            return child.ask(method, arguments, phase, self.limits)
+        except ends:
             self._lose()
             raise
 
@@ -249,12 +244,7 @@ class Measurer:
 
     def energy(self, config: Config) -> Energy:
         """Joules of a call of a configuration that works; raises :class:`MmsbgenError` if it fails."""
-        child = self.place()
-        try:
-            found: Energy = child.ask("energy", (dict(config),), "compile", self.limits)
-        except (MmsbgenError, KeyboardInterrupt):
-            self._lose()
-            raise
+        found: Energy = self._ask(self.place(), "energy", (dict(config),), "compile", _FAULTS)
         return found
 
     def close(self) -> None:
@@ -276,12 +266,9 @@ class Measurer:
         child = self._running()
         if not self._placed:
             kernel, problem, roof_gbps = self._loaded
-            inputs = self.family, kernel, problem, self.seed, roof_gbps, self.data, self.share
-            try:
-                child.ask("load", inputs, "load", self.limits)
-            except WorkerLostError:
-                self._lose()
-                raise
+            self._ask(
+                child, "load", (self.family, kernel, problem, self.seed, roof_gbps, self.data, self.share), "load"
+            )
             self._placed = True
         return child
 
@@ -306,6 +293,10 @@ class Measurer:
         if self._child is not None:
             self.close()
             self.restarts += 1
+
+
+def _plain(configs: Sequence[Config]) -> list[dict[str, Value]]:
+    return [dict(config) for config in configs]
 
 
 class _Child(ChildProcess):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from mmsbgen.base.errors import CompileError, InputError, LaunchError, MmsbgenEr
 from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
 from mmsbgen.kernels.dialect import dialect
 from mmsbgen.kernels.family import Argument, Array, KernelFamily, KernelSpec, Launch, Workload
+from mmsbgen.kernels.host_program import Span
 from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits, describe
 from mmsbgen.tuner.measure.timing import Patience, time_launches
@@ -259,7 +260,7 @@ def measure_cache_roof(device: Device, working_set: int) -> CacheRoof:
         device.zeros(teams * _LARGEST_TEAM, np.float32) as sums,
     ):
         values = {"data": data, "ids": placed, "sums": sums, "n_teams": np.uint32(teams)}
-        launch = partial(_launched, count=teams, values=values)
+        launch = partial(_launched, count=teams, turns=[values])
         times = [seconds for found, _ in _shapes(device, ROOF_GATHER, problem, launch, _SEARCH) for seconds in found]
     best, median = (ROOF_GATHER.traffic(problem) / seconds / 1e9 for seconds in (min(times), statistics.median(times)))
     return CacheRoof(working_set, best, best * best / median)
@@ -275,13 +276,13 @@ def _copy_roof(device: Device, most: int) -> tuple[float, str]:
     problem = ROOFS.problem(n_elements=count)
     with device.zeros(count, np.float32) as source, device.zeros(count, np.float32) as target:
         values = {"source": source, "target": target, "n_elements": np.uint64(count)}
-        launch = partial(_launched, count=count, values=values)
+        launch = partial(_launched, count=count, turns=[values])
         seconds, shape = _fastest(device, ROOF_COPY, problem, launch, launch)
 
         def driver(turn: int) -> Event:
             begin = device.mark()
             device.copy(target, source)
-            return _Between(begin, device.mark())
+            return Span(begin, device.mark())
 
         patience = _AGAIN if device.info.kind == "cpu" else _FINAL
         by_driver = statistics.median(time_launches(device, driver, patience).times)
@@ -303,8 +304,7 @@ def _gather_roof(device: Device, row_bytes: int, most: int) -> tuple[float, str]
         device.zeros(teams * _LARGEST_TEAM if device.info.kind == "gpu" else teams, np.float32) as sums,
     ):
         values = {"data": data, "ids": placed, "sums": sums, "n_teams": np.uint32(teams)}
-        whole: _Launched = partial(_launched, count=teams, values=values)
-        part = whole
+        part = whole = partial(_launched, count=teams, turns=[values])
         with contextlib.ExitStack() as held:
             if device.info.kind == "cpu" and teams >= _PARTS:
                 # Each launch reads other rows than the one before, which would be in a cache.
@@ -312,7 +312,7 @@ def _gather_roof(device: Device, row_bytes: int, most: int) -> tuple[float, str]
                 several = ids[: _PARTS * each * per_team].reshape(_PARTS, -1)
                 parts = [held.enter_context(device.upload(rows)) for rows in several]
                 turns = [values | {"ids": rows, "n_teams": np.uint32(each)} for rows in parts]
-                part = partial(_launched_in_turn, count=each, turns=turns)
+                part = partial(_launched, count=each, turns=turns)
             seconds, shape = _fastest(device, ROOF_GATHER, problem, part, whole)
     return ROOF_GATHER.traffic(problem) / seconds / 1e9, shape
 
@@ -321,11 +321,7 @@ _Launched = Callable[[BoundKernel, int], Event]
 """Launches a shape with the inputs of a turn."""
 
 
-def _launched(bound: BoundKernel, turn: int, *, count: int, values: MutableMapping[str, Any]) -> Event:
-    return bound.launch(count, values)
-
-
-def _launched_in_turn(bound: BoundKernel, turn: int, *, count: int, turns: list[dict[str, Any]]) -> Event:
+def _launched(bound: BoundKernel, turn: int, *, count: int, turns: list[dict[str, Any]]) -> Event:
     return bound.launch(count, turns[turn % len(turns)])
 
 
@@ -375,16 +371,3 @@ def _times(
     device: Device, bound: BoundKernel, launch: _Launched, patience: Patience, best: float | None
 ) -> tuple[float, ...]:
     return time_launches(device, partial(launch, bound), patience, best).times
-
-
-class _Between(Event):
-    """The work between two markers, timed as if it were one launch."""
-
-    def __init__(self, begin: Event, end: Event) -> None:
-        self._begin, self._end = begin, end
-
-    def wait(self) -> None:
-        self._end.wait()
-
-    def seconds_since(self, first: Event) -> float:
-        return self._end.seconds_since(first._begin if isinstance(first, _Between) else first)
