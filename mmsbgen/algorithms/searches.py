@@ -15,7 +15,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
 from mmsbgen.families.graph import inputs
-from mmsbgen.families.graph.searches.search_kernels import MOST_SOURCES
+from mmsbgen.families.graph.sweeps import MOST_SOURCES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 

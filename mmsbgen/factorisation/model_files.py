@@ -1,4 +1,4 @@
-"""Reads what :mod:`mmsbgen.factorisation.model_writer` writes."""
+"""Reads what :mod:`mmsbgen.factorisation.fitted_factors` writes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.base.version import __version__
 from mmsbgen.factorisation.als_estimator import ALS
 from mmsbgen.factorisation.fit_loop import Scaled
-from mmsbgen.factorisation.fitted_factors import ModelFactors
-from mmsbgen.factorisation.model_writer import ARRAYS, FORMAT, KIND
+from mmsbgen.factorisation.fitted_factors import ARRAYS, FORMAT, KIND, ModelFactors
 from mmsbgen.factorisation.sgd_estimator import MatrixFactorization
 from mmsbgen.graph.ids import ids_in
 

@@ -80,7 +80,7 @@ class Launch:
 class Demand:
     """An estimate of the resources that one call with a configuration needs; sizes are bytes.
 
-    The cost model orders unmeasured configurations by it (:mod:`mmsbgen.tuner.search.cost_model`).
+    The cost model orders unmeasured configurations by it (:mod:`mmsbgen.tuner.search.candidates`).
     """
 
     moved: int

@@ -34,8 +34,7 @@ from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.generated import generated_ratings
 from mmsbgen.families.mf.layout import Cells
 from mmsbgen.families.mf.schedules import STORAGES
-from mmsbgen.families.mf.sgd_workload import sgd_workload
-from mmsbgen.families.mf.workloads import features
+from mmsbgen.families.mf.workloads import features, sgd_workload
 from mmsbgen.kernels.build import build, release, traits_of, upload
 from mmsbgen.ratings import Ratings, as_ratings
 

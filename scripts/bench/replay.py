@@ -24,8 +24,7 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.run.kernel_trials import spent_s
-from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates
-from mmsbgen.tuner.search.cost_model import model_of
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, model_of
 from mmsbgen.tuner.search.strategies import search
 from mmsbgen.tuner.search.transfer_model import expected_slowdowns
 

@@ -13,7 +13,7 @@ from mmsbgen.families.mmsb.blocks import block_kernels, link_kernels
 from mmsbgen.families.mmsb.numbers import row_layout
 from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.reference import block_equations, equations
-from mmsbgen.families.mmsb.stages.graph_workloads import adjacency
+from mmsbgen.families.mmsb.stages.stage_workloads import adjacency
 from mmsbgen.kernels.build import build, check_built, release, traits_of
 
 N, K, SEED, ITERATION, DELTA = 23, 20, 77, 5, 1e-4

@@ -15,7 +15,7 @@ from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import STORAGES, storage_named
 from mmsbgen.families.mmsb.reference import equations
-from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.graph.edgeset import EdgeSet
 from mmsbgen.kernels.build import BoundKernel, build, check, release, traits_of, upload
 from mmsbgen.kernels.problem import Problem
@@ -57,7 +57,7 @@ def drawn_partners(device: Device, links: Any, held: Any, n_total: int, rule: Pa
     """Partners and weights of all vertices of a graph as the device draws them: ``[N, n]`` each."""
     spec = MMSB.kernel("sample_partners")
     problem = MMSB.problem(N=n_total, m=n_total, n=rule.n, partners=rule.name)
-    offsets, neighbours = graph_workloads.adjacency(n_total, links)
+    offsets, neighbours = stage_workloads.adjacency(n_total, links)
     link_set, held_set = (
         edge_set_arguments(name, EdgeSet.build(pairs)) for name, pairs in (("link", links), ("held", held))
     )

@@ -14,7 +14,7 @@ from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.selection.index import Index
 from mmsbgen.families import family
-from mmsbgen.tuner.search.cost_model import estimates
+from mmsbgen.tuner.search.candidates import estimates
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 FILES = ("tuning-h200-cuda.jsonl.gz", "sweep-h200.jsonl.gz", "sweep-intel.jsonl.gz", "sweep-pocl.jsonl.gz")

@@ -21,7 +21,7 @@ from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.axes.small_spaces import edge_set_arguments
 from mmsbgen.families.mmsb.numbers import counter_random
 from mmsbgen.families.mmsb.reference import equations
-from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.graph import EdgeSet, Split, as_graph, split
 from mmsbgen.graph.building import build_graph
 from mmsbgen.graph.split import HeldOut
@@ -140,7 +140,7 @@ def test_blocks(six: Split, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 def launched(device: Device, kernel: str, problem: Any, count: int, values: dict[str, Any], *names: str) -> list[Any]:
     """Some arrays after one launch; the graph's adjacency and edge sets are added to the values."""
-    offsets, neighbours = graph_workloads.adjacency(N, LINKS)
+    offsets, neighbours = stage_workloads.adjacency(N, LINKS)
     given = edge_set_arguments("link", EdgeSet.build(LINKS))
     given |= edge_set_arguments("held", EdgeSet.build(HELD))
     given |= {"neighbour_offsets": offsets, "neighbours": neighbours, "n_total": np.uint32(N)} | values
@@ -349,7 +349,7 @@ def test_no_non_link_is_a_link_or_held_out(device: Device, collaboration: Split)
     chosen = sources(parts, 64)
     stars = strategies.random_node(chosen, 1, rounds)
     stride, n_partners = int(stars.sizes.max()), 8
-    offsets, neighbours = graph_workloads.adjacency(n, parts.training_links)
+    offsets, neighbours = stage_workloads.adjacency(n, parts.training_links)
     values: dict[str, Any] = edge_set_arguments("link", chosen.links)
     values |= edge_set_arguments("held", chosen.held)
     values |= {

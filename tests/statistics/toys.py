@@ -16,7 +16,7 @@ from mmsbgen.families.mmsb.blocks.link_kernels import links_groups
 from mmsbgen.families.mmsb.numbers import row_layout
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_named
-from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.families.mmsb.stars.star_kernels import LABELS
 from mmsbgen.kernels.build import BoundKernel, build, release, traits_of
 from tests.statistics.laws import Floats
@@ -329,7 +329,7 @@ class SharingGraph:
         }
         arrays |= {name: np.zeros(room, np.uint32) for name in ("draws", "times", "drawn", "shared")}
         for pairs, names in ((links, ("neighbour_offsets", "neighbours")), (held, ("held_offsets", "held_neighbours"))):
-            arrays |= dict(zip(names, graph_workloads.adjacency(total, np.asarray(pairs)), strict=True))
+            arrays |= dict(zip(names, stage_workloads.adjacency(total, np.asarray(pairs)), strict=True))
         self.buffers = {name: device.upload(value) for name, value in arrays.items()}
         # Rows of labelled partners end where they were: they are written anew before each iteration.
         self.begin = {name: arrays[name] for name in ("pi", "row_sums")}

@@ -15,7 +15,7 @@ from mmsbgen.cli import main
 from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families import resolve_family
-from mmsbgen.tuner.measure.energy import NvmlMeter, measure_energy, meter_of
+from mmsbgen.tuner.measure.timing import NvmlMeter, measure_energy, meter_of
 from mmsbgen.tuner.run.earlier_trials import known_trials
 from mmsbgen.tuner.run.tune import tune
 

@@ -10,7 +10,7 @@ from mmsbgen.families import family
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.family import Demand, Launch
 from mmsbgen.kernels.space import Config, Traits
-from mmsbgen.tuner.search.cost_model import Estimate, estimates, features
+from mmsbgen.tuner.search.candidates import Estimate, estimates, features
 
 GPU = Traits("cuda", "gpu", sub_group_size=32, compute_units=100)
 PROBLEM = MMSB.problem(K=256, m=4096)

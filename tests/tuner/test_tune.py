@@ -18,9 +18,8 @@ from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.record_key import key_of
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import Measurer
-from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.measure.timing import Energy, Patience
 from mmsbgen.tuner.run.earlier_trials import known_roofs, known_trials
 from mmsbgen.tuner.run.tune import TuneReport, tune
 from mmsbgen.tuner.run.tune_jobs import foreseen, kernel_jobs, share

@@ -13,8 +13,7 @@ from mmsbgen.families.graph.ranks.pagerank import pagerank_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length, solve_kernel
-from mmsbgen.families.graph.searches.search_kernels import searches_kernel
-from mmsbgen.families.graph.sweeps import components_kernel, parents_kernel, triangles_kernel
+from mmsbgen.families.graph.sweeps import components_kernel, parents_kernel, searches_kernel, triangles_kernel
 from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 

@@ -15,7 +15,7 @@ from mmsbgen.families.graph.declare import NONE
 from mmsbgen.families.graph.messages.message_inputs import simple, workload_of_messages
 from mmsbgen.families.graph.ranks.tiles import arranged
 from mmsbgen.families.graph.row_inputs import workload_of_rows, workload_of_solver
-from mmsbgen.families.graph.searches.search_kernels import MOST_SOURCES
+from mmsbgen.families.graph.sweeps import MOST_SOURCES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload

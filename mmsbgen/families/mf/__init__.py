@@ -13,7 +13,7 @@ from mmsbgen.families.mf.errors import error_kernel
 from mmsbgen.families.mf.layout import Cells, padded_width, stored_bytes
 from mmsbgen.families.mf.schedules import STORAGES
 from mmsbgen.families.mf.sgd_kernels import sgd_kernels
-from mmsbgen.families.mf.sgd_workload import sgd_workload
+from mmsbgen.families.mf.workloads import sgd_workload
 from mmsbgen.kernels.family import Dataset, KernelFamily, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.ratings import read_ratings

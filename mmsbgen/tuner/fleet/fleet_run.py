@@ -28,10 +28,9 @@ from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.fleet import fleet_worker
 from mmsbgen.tuner.fleet.cluster import FleetWorkers, LostError, connected, local_workers, resources
 from mmsbgen.tuner.fleet.fleet_worker import Described, FleetBench
-from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
-from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.timing import Energy, Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
 from mmsbgen.tuner.run.tune import tune

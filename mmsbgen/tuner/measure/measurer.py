@@ -17,9 +17,8 @@ from mmsbgen.base.host_memory import available_host_memory, readable, resident_b
 from mmsbgen.base.processes import ChildProcess
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
-from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.timing import Energy, Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 
 _SUSPECT = frozenset({"wrong_result", "launch_error", "crashed"})

@@ -30,10 +30,18 @@ from mmsbgen.kernels.family import Dataset, KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.energy import Energy, measure_energy, meter_of
 from mmsbgen.tuner.measure.full_size import FullSizeCheck, Verdict
 from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs
-from mmsbgen.tuner.measure.timing import Patience, Timing, time_launches, time_turns, too_short
+from mmsbgen.tuner.measure.timing import (
+    Energy,
+    Patience,
+    Timing,
+    measure_energy,
+    meter_of,
+    time_launches,
+    time_turns,
+    too_short,
+)
 from mmsbgen.tuner.measure.trial_inputs import TrialInputs, most_bytes
 
 Phase = Literal["load", "wait", "compile", "run"]
@@ -294,7 +302,7 @@ class TrialBench:
         return meter_of(self.device).name
 
     def energy(self, config: Config) -> Energy:
-        """Joules of a call of one configuration, see :func:`mmsbgen.tuner.measure.energy.measure_energy`."""
+        """Joules of a call of one configuration, see :func:`mmsbgen.tuner.measure.timing.measure_energy`."""
         meter = meter_of(self.device)
         inputs = self._loaded()
         if inputs.workload.repeats == "restored":

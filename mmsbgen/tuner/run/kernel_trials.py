@@ -18,11 +18,10 @@ from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead
-from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.in_turns import InTurns, Measured
 from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.measure.noise import Noise
-from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.timing import Energy, Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 from mmsbgen.tuner.search.candidates import BudgetSpentError

@@ -25,12 +25,11 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import device_record
 from mmsbgen.kernels.space import Config, describe
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
-from mmsbgen.tuner.measure.energy import Energy
 from mmsbgen.tuner.measure.in_turns import InTurns, in_turns
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.noise import FinalsVerdict
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, within_budget
-from mmsbgen.tuner.measure.timing import Patience, Timing
+from mmsbgen.tuner.measure.timing import Energy, Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run import finals
 from mmsbgen.tuner.run.earlier_trials import known_finals, known_roofs, known_trials, order_of_going_on

@@ -17,8 +17,7 @@ from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.space import Config, Traits
-from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Fixed, candidates
-from mmsbgen.tuner.search.cost_model import Estimate, Model
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Estimate, Fixed, Model, candidates
 from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, check_strategy, search
 
 _LAUNCH_S = 5e-6

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.search.candidates import Candidates, Evaluate
-from mmsbgen.tuner.search.cost_model import features
+from mmsbgen.tuner.search.candidates import Candidates, Evaluate, features
 from mmsbgen.tuner.search.surrogate import (
     MODELLED,
     Posteriors,

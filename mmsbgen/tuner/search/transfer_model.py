@@ -23,8 +23,7 @@ from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import recorded_traits
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.search.candidates import Candidates
-from mmsbgen.tuner.search.cost_model import Estimate, features, model_of
+from mmsbgen.tuner.search.candidates import Candidates, Estimate, features, model_of
 from mmsbgen.tuner.search.surrogate import MODELLED, coordinates, fitted, posterior
 
 #: Records used of a key: half of them its fastest, the others evenly from the rest; fewest of a key; most keys.

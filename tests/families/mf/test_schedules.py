@@ -20,7 +20,7 @@ from mmsbgen.families.mf.layout import Cells, CellSteps
 from mmsbgen.families.mf.schedules import BARRIER, PROMISES, SCHEDULES, _degree_hybrid, automatic
 from mmsbgen.families.mf.schedules import BLOCK as ITEMS
 from mmsbgen.families.mf.sgd_programs import ratings_of_team
-from mmsbgen.families.mf.sgd_workload import sgd_workload
+from mmsbgen.families.mf.workloads import sgd_workload
 from mmsbgen.kernels.build import BoundKernel, build, traits_of
 from mmsbgen.kernels.family import Workload
 from mmsbgen.kernels.space import Traits

@@ -11,7 +11,7 @@ import numpy as np
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, MOST_GROUPS, room, row_length
 from mmsbgen.families.mmsb.reference import block_equations, equations, verify, workloads
 from mmsbgen.families.mmsb.reference.workloads import ITERATION, SEED, real_type, roundoff
-from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, exact, wrong_of
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -92,8 +92,8 @@ def shared_partners(problem: Problem, seed: int) -> Workload:
 def _block(problem: Problem, rng: np.random.Generator) -> dict[str, Any]:
     """State, graph, and a block of vertices in descending order of degree, including the hub."""
     n_total, m = problem.integer("N"), problem.integer("m")
-    _, held, offsets, ends = graph_workloads.random_graph(rng, n_total, min(n_total // 2, _HUB))
-    held_offsets, held_ends = graph_workloads.adjacency(n_total, held)
+    _, held, offsets, ends = stage_workloads.random_graph(rng, n_total, min(n_total // 2, _HUB))
+    held_offsets, held_ends = stage_workloads.adjacency(n_total, held)
     degrees = offsets[1:].astype(np.int64) - offsets[:-1].astype(np.int64)
     graph = {
         "neighbour_offsets": offsets,

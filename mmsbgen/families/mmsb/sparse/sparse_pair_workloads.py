@@ -13,7 +13,7 @@ from mmsbgen.families.mmsb.reference.pair_workloads import of_pairs
 from mmsbgen.families.mmsb.reference.workloads import real_type, roundoff
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import graph_of, rows_of
-from mmsbgen.families.mmsb.stages import state_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -238,4 +238,4 @@ def sparse_moments(problem: Problem, seed: int) -> Workload:
     rows = np.zeros((problem.integer("N"), row_length(k)))
     rows[:, :k] = rows_format.expanded(given["communities"], given["values"], k, floor)
     kept = {name: given[name] for name in ("communities", "values", "floor_pi")}
-    return state_workloads.of_rows(problem, rows, kept, rng)
+    return stage_workloads.of_rows(problem, rows, kept, rng)

@@ -17,7 +17,7 @@ from mmsbgen.families.mmsb.reference import sparse_equations as sparse
 from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, real_type, roundoff, strengths
 from mmsbgen.families.mmsb.sparse import sparse_draw_checks
 from mmsbgen.families.mmsb.sparse.sparse_sizes import DEGREE, FIXED_POINT, degree_of, entries_of, floor_of, table_groups
-from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, KernelSpec, Units, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
@@ -81,7 +81,7 @@ def graph_of(n: int, home: Array, rng: np.random.Generator, degree: int = DEGREE
     them are updated at a time.
     """
     if n <= DISTINCT_ROWS:
-        _, _, offsets, ends = graph_workloads.random_graph(rng, n, min(n // 2, _HUB))
+        _, _, offsets, ends = stage_workloads.random_graph(rng, n, min(n // 2, _HUB))
     else:
         by_home = np.argsort(home, kind="stable")
         degree = min(degree, max(DEGREE, _MOST_ENDS // n))
@@ -91,7 +91,7 @@ def graph_of(n: int, home: Array, rng: np.random.Generator, degree: int = DEGREE
         ends = rng.permutation(n)[(n * rng.uniform(_LEAST_RANK, 1.0, others) ** 3).astype(np.int64)]
         links = np.concatenate([*near, np.stack([rng.integers(0, n, others), ends], axis=1)])
         links = np.sort(links[links[:, 0] != links[:, 1]], axis=1)
-        offsets, ends = graph_workloads.adjacency(n, graph_workloads.distinct(n, links))
+        offsets, ends = stage_workloads.adjacency(n, stage_workloads.distinct(n, links))
     return {"neighbour_offsets": offsets, "neighbours": ends if ends.size else np.zeros(1, np.uint32)}
 
 

@@ -10,7 +10,7 @@ from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.families.mmsb.reference import pair_workloads, workloads
-from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Space, Traits
@@ -33,7 +33,7 @@ def _launch_partners(problem: Problem, config: Config, count: int, traits: Trait
 
 SAMPLE_PARTNERS = usual.kernel(
     "stages",
-    graph_workloads.sample_partners,
+    stage_workloads.sample_partners,
     "draw every vertex's partners and look each pair up",
     usual.arguments(
         Argument("vertices", "u32", "in", "[R, stride] vertices of the mini-batches of R iterations"),

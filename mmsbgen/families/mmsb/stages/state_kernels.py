@@ -8,7 +8,7 @@ from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
 from mmsbgen.families.mmsb.reference import workloads
-from mmsbgen.families.mmsb.stages import graph_workloads, state_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.space import Axis, Space
 
@@ -30,7 +30,7 @@ INIT_PI = _kernel(
 )
 
 PLACE_ROWS = _kernel(
-    state_workloads.place_rows,
+    stage_workloads.place_rows,
     "rows of the vertices in sets that a chain starts from",
     (
         Argument("pi", "real", "inout", "[N + m, LD] rows by vertex"),
@@ -76,7 +76,7 @@ GATHER_ROWS = _kernel(
 )
 
 ADD_MOMENTS = _kernel(
-    state_workloads.add_moments,
+    stage_workloads.add_moments,
     "take the rows of all vertices into the mean and the variance of their samples",
     usual.arguments(usual.PI, "slots", *usual.MOMENTS),
     "K N m dtype storage",
@@ -84,7 +84,7 @@ ADD_MOMENTS = _kernel(
 )
 
 EDGE_LOOKUP = _kernel(
-    graph_workloads.edge_lookup,
+    stage_workloads.edge_lookup,
     "look pairs up in the edge set",
     usual.arguments(
         *usual.edge_set("link", "links"),

@@ -14,7 +14,7 @@ from mmsbgen.families.mmsb.blocks import block_kernels, block_workloads, tensor_
 from mmsbgen.families.mmsb.blocks.block_workloads import MEAN_DEGREE
 from mmsbgen.families.mmsb.numbers.row_layout import half_room, room
 from mmsbgen.families.mmsb.reference import workloads
-from mmsbgen.families.mmsb.stages import graph_workloads
+from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.families.mmsb.stars import star_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch, named
 from mmsbgen.kernels.problem import Problem
@@ -31,7 +31,7 @@ _SPACE = Space((axes.BLOCK_SIZE,), (*axes.COMMON, axes.local_memory(_ranks)))
 
 DRAW_STARS = usual.kernel(
     "stars",
-    graph_workloads.draw_stars,
+    stage_workloads.draw_stars,
     "draw the mini-batches of several iterations ahead: a vertex and its links, or some of its non-links",
     usual.arguments(
         Argument("centres", "u32", "in", "[R] centre of each iteration's star"),

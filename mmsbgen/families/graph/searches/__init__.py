@@ -1,1 +1,0 @@
-"""Breadth-first searches from many sources at once."""
