@@ -118,63 +118,52 @@ def run_rounds(
     # A sum of that many numbers is wrong by a rounding of half an eps for each.
     single = largest * max(_SINGLE, np.finfo(np.float32).eps / 2 * arcs.reversed.degrees.max(initial=0))
     real = np.float32 if tolerance >= single or found.real is np.float32 else np.float64
-    # Gradients need more digits than rounds where links are weak, or few lead out of a dense part.
-    again = weight_of is not None and real is not found.real
     features = seeds.shape[1]
-    rows_held = arcs.n_vertices + vertices.size + (0 if layers is None else arcs.n_arcs)
-    size = (2 if weight_of is None else 4) * np.dtype(real).itemsize * rows_held * row_length(features)
-    what = f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}"
-    need_host_memory(size, what, "give fewer at once")
-    by_degree = arcs.weights is None and rule == "seeded"
-    state = state_of_rows(
-        arcs,
-        real,
-        scale / np.maximum(arcs.reversed.degrees, 1) if by_degree else scale,
-        vertices,
-        seeds,
-        tolerance=tolerance,
-        # The last round is kept for a check of all vertices.
-        most_rounds=int(max_rounds) - 1 if changes and max_rounds > 1 else int(max_rounds),
-        changes=_FEW if changes and max_rounds > 1 else 0,
-    )
-    if layers is not None:
-        state["in_weights"] = rows_of_weights(layers, real)
-    if weight_of is not None:
-        state = state_of_solver(state, weight_of, real, features)
     bound = min(_MISSING[0], max(_MISSING[1] * tolerance, _MISSING[2]))
 
-    def goes_on(settings: Array, rows: Callable[[], Array]) -> bool:
-        rounds, change = settings[ROUNDS], settings[CHANGE]
-        if change <= real(settings[TOLERANCE]):
-            short = missing(rows()) if missing and change > 0 else 0.0
-            if short <= bound:
-                return False
-            settings[TOLERANCE] *= max(0.1, bound / short / 2)
-        if rounds >= max_rounds or (again and settings[TOLERANCE] < single):
-            return False
-        settings[START] = rounds
-        settings[MOST_ROUNDS] = max(max_rounds - 1, rounds + 1) if changes else max_rounds
-        return True
-
-    name = "propagate" if weight_of is None else "solve"
-    rows, settings = found.run_rows(arcs, state, features, rule, real, goes_on, name)
-    rounds, change, passes = int(settings[ROUNDS]), float(settings[CHANGE]), float(settings[PASSES])
-    short = missing(rows) if missing else 0.0
-    ended = bool(change <= real(tolerance) and short <= bound)
-    if again and not ended:
-        return run_rounds(
+    def ended_rounds(real: Any, again: bool) -> RowsFound:
+        rows_held = arcs.n_vertices + vertices.size + (0 if layers is None else arcs.n_arcs)
+        size = (2 if weight_of is None else 4) * np.dtype(real).itemsize * rows_held * row_length(features)
+        what = f"rows of {features} numbers for {plural(arcs.n_vertices, 'vertex', 'vertices')}"
+        need_host_memory(size, what, "give fewer at once")
+        by_degree = arcs.weights is None and rule == "seeded"
+        state = state_of_rows(
             arcs,
-            scale,
+            real,
+            scale / np.maximum(arcs.reversed.degrees, 1) if by_degree else scale,
             vertices,
             seeds,
-            rule=rule,
-            largest=np.inf,
             tolerance=tolerance,
-            max_rounds=max_rounds,
-            changes=changes,
-            device=device,
-            database=database,
-            missing=missing,
-            weight_of=weight_of,
+            # The last round is kept for a check of all vertices.
+            most_rounds=int(max_rounds) - 1 if changes and max_rounds > 1 else int(max_rounds),
+            changes=_FEW if changes and max_rounds > 1 else 0,
         )
-    return RowsFound(rows, rounds, change, short, ended, passes, found.device.info.spec)
+        if layers is not None:
+            state["in_weights"] = rows_of_weights(layers, real)
+        if weight_of is not None:
+            state = state_of_solver(state, weight_of, real, features)
+
+        def goes_on(settings: Array, rows: Callable[[], Array]) -> bool:
+            rounds, change = settings[ROUNDS], settings[CHANGE]
+            if change <= real(settings[TOLERANCE]):
+                short = missing(rows()) if missing and change > 0 else 0.0
+                if short <= bound:
+                    return False
+                settings[TOLERANCE] *= max(0.1, bound / short / 2)
+            if rounds >= max_rounds or (again and settings[TOLERANCE] < single):
+                return False
+            settings[START] = rounds
+            settings[MOST_ROUNDS] = max(max_rounds - 1, rounds + 1) if changes else max_rounds
+            return True
+
+        name = "propagate" if weight_of is None else "solve"
+        rows, settings = found.run_rows(arcs, state, features, rule, real, goes_on, name)
+        rounds, change, passes = int(settings[ROUNDS]), float(settings[CHANGE]), float(settings[PASSES])
+        short = missing(rows) if missing else 0.0
+        ended = bool(change <= real(tolerance) and short <= bound)
+        return RowsFound(rows, rounds, change, short, ended, passes, found.device.info.spec)
+
+    # Gradients need more digits than rounds where links are weak, or few lead out of a dense part.
+    again = weight_of is not None and real is not found.real
+    first = ended_rounds(real, again)
+    return ended_rounds(found.real, False) if again and not first.converged else first

@@ -11,18 +11,14 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config, Traits
 
+#: What a device and its record have alike.
+_SAME = ("backend", "platform", "vendor", "name", "architecture", "driver", "kind", "compute_units")
+
 
 def device_record(info: DeviceInfo) -> DeviceRecord:
     """The database record of a device; its limits go into ``extra``, which is not part of the key."""
     return DeviceRecord(
-        backend=info.backend,
-        platform=info.platform,
-        vendor=info.vendor,
-        name=info.name,
-        architecture=info.architecture,
-        driver=info.driver,
-        kind=info.kind,
-        compute_units=info.compute_units,
+        **{name: getattr(info, name) for name in _SAME},
         memory_bytes=info.global_memory,
         extra={
             "local_memory": info.local_memory,
@@ -78,16 +74,9 @@ def recorded_traits(device: DeviceRecord) -> Traits:
     extra = device.extra
     return traits_of(
         DeviceInfo(
-            backend=device.backend,  # type: ignore[arg-type]
+            **{name: getattr(device, name) for name in _SAME},
             index=0,
-            name=device.name,
-            vendor=device.vendor,
-            platform=device.platform,
-            architecture=device.architecture,
-            driver=device.driver,
-            kind=device.kind,  # type: ignore[arg-type]
             compiler="",
-            compute_units=device.compute_units,
             global_memory=device.memory_bytes,
             max_allocation=device.memory_bytes,
             local_memory=int(extra.get("local_memory", 0)),
