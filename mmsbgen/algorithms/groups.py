@@ -147,13 +147,7 @@ def _affinities(start: int, k: int, arcs: Arcs, rng: np.random.Generator) -> Arr
 
 
 def _fit(
-    on: Running,
-    arcs: Arcs,
-    real: Any,
-    affinities: Array,
-    rng: np.random.Generator,
-    tolerance: float,
-    max_rounds: int,
+    on: Running, arcs: Arcs, real: Any, affinities: Array, rng: np.random.Generator, tolerance: float, max_rounds: int
 ) -> Blockmodel:
     """Shares and affinities from one start: some rounds, then those that explain the marginals best, and so on."""
     n, k = arcs.n_vertices, len(affinities)

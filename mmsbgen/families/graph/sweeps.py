@@ -253,11 +253,7 @@ def searches_kernel(**given: Any) -> KernelSpec:
         arguments=(*ARCS_OUT, *ARCS_IN, _STARTS, _LEVEL, _SEEN, _HERE, _THERE, _QUEUE, _NEXT_QUEUE, _COUNTS, _SOURCES),
         space=Space((BLOCK, PER_ITEM, _WALK, _TO_PULL), (BLOCKS,)),
         default=_default,
-        variables=lambda problem, config, traits: {
-            "real": "float",
-            "per_item": int(config["per_item"]),
-            "buffer": 64,
-        },
+        variables=lambda problem, config, traits: {"real": "float", "per_item": int(config["per_item"]), "buffer": 64},
         launch=shape,
         entries=_entries,
         program=_search,

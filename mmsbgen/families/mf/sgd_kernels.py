@@ -11,16 +11,7 @@ from mmsbgen.families.mf.layout import padded_width, stored_bytes
 from mmsbgen.families.mf.reference import ODD
 from mmsbgen.families.mf.schedules import BLOCK as ITEMS
 from mmsbgen.families.mf.schedules import STRETCHES
-from mmsbgen.families.mf.teams import (
-    DATA,
-    FACTORS,
-    HELD,
-    common_variables,
-    default_team,
-    kept,
-    one_work_item,
-    space_of,
-)
+from mmsbgen.families.mf.teams import DATA, FACTORS, HELD, common_variables, default_team, kept, one_work_item, space_of
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Traits

@@ -195,13 +195,7 @@ class _Session:
     last: float = math.inf
     turns: InTurns | None = None
 
-    def search(
-        self,
-        problem: Problem,
-        jobs: list[KernelJob],
-        trials: int | None,
-        ahead: CompileAhead | None,
-    ) -> None:
+    def search(self, problem: Problem, jobs: list[KernelJob], trials: int | None, ahead: CompileAhead | None) -> None:
         """Search every kernel's space within its share of the time left."""
         for position, job in enumerate(jobs):
             roofs, begin, deadline = self.report.roofs, time.monotonic(), None

@@ -16,14 +16,7 @@ import numpy.typing as npt
 
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.search.candidates import Candidates, Evaluate, features
-from mmsbgen.tuner.search.surrogate import (
-    MODELLED,
-    Posteriors,
-    coordinates,
-    correlations,
-    expected_improvement,
-    fitted,
-)
+from mmsbgen.tuner.search.surrogate import MODELLED, Posteriors, coordinates, correlations, expected_improvement, fitted
 
 #: Share of the budget for the sample; its size where only time bounds the search; and random draws for each member of
 #: the sample, of which one is chosen.

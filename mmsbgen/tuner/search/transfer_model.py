@@ -78,9 +78,7 @@ def expected_slowdowns(
     count, log_slowdowns = len(known), np.array(values)
     estimates += model(key, family.problem(**key.problem.params), configs)
     contexts += [here] * len(configs)
-    points = np.hstack(
-        [coordinates([*known, *configs]), MODELLED * features(estimates), coordinates(contexts)],
-    )
+    points = np.hstack([coordinates([*known, *configs]), MODELLED * features(estimates), coordinates(contexts)])
     at, fit = points[:count], fitted(points, range(count), log_slowdowns)
     parts: list[npt.NDArray[Any]] = [
         posterior(np.vstack([at, points[first : first + _AT_A_TIME]]), range(count), log_slowdowns, fit)[0][count:]
