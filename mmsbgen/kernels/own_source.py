@@ -15,7 +15,7 @@ import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import digest
-from mmsbgen.kernels.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Role, Workload
+from mmsbgen.kernels.family import Argument, Array, Expected, KernelFamily, KernelSpec, Launch, Role, Workload, wrong_of
 from mmsbgen.kernels.problem import Parameter, Problem, Value
 from mmsbgen.kernels.render import OWN
 from mmsbgen.kernels.space import Axis, Config, Constraint, Reads, Space, Traits
@@ -136,8 +136,7 @@ def own_kernel(
         expected = functools.cache(lambda: _expected(given, answer, tolerance))
 
         def verify(got: Mapping[str, Array], config: Config) -> str | None:
-            found = ((each, right.errors(got[each])) for each, right in expected().items())
-            return next((f"{each}: {wrong}" for each, wrong in found if wrong is not None), None)
+            return wrong_of(got, expected())
 
         changed = any(argument.role == "inout" for argument in declared)
         return Workload(given, 1, verify, repeats="restored" if changed else "same")

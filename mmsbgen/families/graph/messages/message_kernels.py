@@ -132,23 +132,12 @@ def messages_kernel(**given: Any) -> KernelSpec:
     vertices that it has no link to (Decelle, Krzakala, Moore, Zdeborova 2011).  With ``product=max`` the sum is a
     maximum, and ``coupling`` is logarithms.
     """
+    results = (_RECEIVED, _SENT, _BELIEFS, _SLOTS, _PAIRS, _SETTINGS)
     return KernelSpec(
         name="messages",
         template="graph/messages.jinja",
         doc="messages of belief propagation between neighbours, and what vertices believe of their state",
-        arguments=(
-            ARCS_OUT[0],
-            _MATE,
-            _LINKS,
-            _COUPLING,
-            _PRIORS,
-            _RECEIVED,
-            _SENT,
-            _BELIEFS,
-            _SLOTS,
-            _PAIRS,
-            _SETTINGS,
-        ),
+        arguments=(ARCS_OUT[0], _MATE, _LINKS, _COUPLING, _PRIORS, *results),
         space=Space((BLOCK, _LANES), (BLOCKS, Constraint("lanes", _lanes))),
         default=_default,
         variables=_variables,

@@ -236,27 +236,16 @@ def _rank_default(problem: Problem, traits: Traits) -> Config:
 
 def pagerank_kernel(**given: Any) -> KernelSpec:
     """PageRank by rounds that pull."""
+    arranged = (replace(one, role="kept") for one in _ARRANGES)
+    checks = {"loop": _rank_loop, "caching": _rank_caching, "balance": _rank_balance, "held": _rank_held}
     return KernelSpec(
         name="pagerank",
         template="graph/ranks/ranks.jinja",
         doc="rank of each vertex: how often a random walk that begins again now and then visits it",
-        arguments=(
-            *_RANKS,
-            *_HUBS,
-            _PLACES,
-            *(replace(one, role="kept") for one in _ARRANGES),
-            *tiles.LAYOUT,
-            _SETTINGS,
-        ),
+        arguments=(*_RANKS, *_HUBS, _PLACES, *arranged, *tiles.LAYOUT, _SETTINGS),
         space=Space(
             (_LOOP, BLOCK, PER_ITEM, _SUMS, _LANES, PER_UNIT, _ORDER, _CACHING, _BALANCE, _HELD),
-            (
-                BLOCKS,
-                Constraint("loop", _rank_loop),
-                Constraint("caching", _rank_caching),
-                Constraint("balance", _rank_balance),
-                Constraint("held", _rank_held),
-            ),
+            (BLOCKS, *(Constraint(name, check) for name, check in checks.items())),
         ),
         default=_rank_default,
         variables=_rank_variables,
