@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mmsbgen.algorithms.functions import VertexValues
 from mmsbgen.algorithms.programs import programs
 from mmsbgen.families.graph import inputs
-from mmsbgen.families.graph.messages.message_inputs import simple
+from mmsbgen.families.graph.messages.message_kernels import simple
 from mmsbgen.graph.arc_sources import as_arcs
 
 

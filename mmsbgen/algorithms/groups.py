@@ -14,8 +14,15 @@ from mmsbgen.algorithms.programs import Running, programs
 from mmsbgen.algorithms.row_rounds import check_number
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.families.graph.messages.message_inputs import state_of_messages
-from mmsbgen.families.graph.messages.message_kernels import CHANGE, ENERGY, MOST_ROUNDS, MOST_STATES, ROUNDS, SHARES
+from mmsbgen.families.graph.messages.message_kernels import (
+    CHANGE,
+    ENERGY,
+    MOST_ROUNDS,
+    MOST_STATES,
+    ROUNDS,
+    SHARES,
+    state_of_messages,
+)
 from mmsbgen.graph.arcs import Arcs
 
 #: Rounds between two updates of shares and affinities.

@@ -15,8 +15,14 @@ from mmsbgen.algorithms.row_rounds import check_number, check_tolerance
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import need_host_memory
 from mmsbgen.base.id_text import plural
-from mmsbgen.families.graph.messages.message_inputs import simple, state_of_messages
-from mmsbgen.families.graph.messages.message_kernels import CHANGE, ENERGY, MOST_STATES, ROUNDS
+from mmsbgen.families.graph.messages.message_kernels import (
+    CHANGE,
+    ENERGY,
+    MOST_STATES,
+    ROUNDS,
+    simple,
+    state_of_messages,
+)
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs
 

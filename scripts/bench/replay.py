@@ -26,7 +26,7 @@ from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.run.kernel_trials import spent_s
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, model_of
 from mmsbgen.tuner.search.strategies import search
-from mmsbgen.tuner.search.transfer_model import expected_slowdowns
+from mmsbgen.tuner.search.surrogate import expected_slowdowns
 
 __all__ = ["Replay", "Sweep", "known_of_others", "replay", "sweeps"]
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.backends.nvidia import cuda_kernel
-from mmsbgen.backends.nvidia.cuda_kernel import CooperativeFunction
-from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout
+from mmsbgen.backends.nvidia.cuda_kernel import CooperativeFunction, CudaBuffer, Layout
 from mmsbgen.base.errors import LaunchError, LaunchLimitError
 
 

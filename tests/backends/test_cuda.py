@@ -15,7 +15,7 @@ import pytest
 
 from mmsbgen.backends import Device, discover, open_device
 from mmsbgen.backends.nvidia import cuda_device
-from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, Layout
+from mmsbgen.backends.nvidia.cuda_kernel import CudaBuffer, Layout
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError, MissingDependencyError
 
 SOURCE = """

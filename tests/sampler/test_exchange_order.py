@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer
+from mmsbgen.backends.nvidia.cuda_kernel import CudaBuffer
 from mmsbgen.backends.ranks import nccl_exchange
 from mmsbgen.backends.ranks.nccl_exchange import NcclExchange
 from mmsbgen.families.mmsb import MMSB

@@ -24,7 +24,7 @@ from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, candidates
 from mmsbgen.tuner.search.strategies import search
-from mmsbgen.tuner.search.transfer_model import with_expected
+from mmsbgen.tuner.search.surrogate import with_expected
 
 SPEC = MMSB.kernel("update_phi")
 HERE = MMSB.problem(K=64, N=500, m=64, n=4, pairs=256)

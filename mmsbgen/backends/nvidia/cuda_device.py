@@ -15,8 +15,7 @@ from mmsbgen.backends.base import Buffer, DeviceInfo, check_rows
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia import held_launches, pinned_memory
 from mmsbgen.backends.nvidia.cuda_compile import Compiled, compile_cuda, compile_side_by_side, find_compiler
-from mmsbgen.backends.nvidia.cuda_kernel import CudaEvent, CudaProgram
-from mmsbgen.backends.nvidia.kernel_arguments import CudaBuffer, address_of
+from mmsbgen.backends.nvidia.cuda_kernel import CudaBuffer, CudaEvent, CudaProgram, address_of
 from mmsbgen.backends.nvidia.launch_errors import ContextDevice, recent_launches
 from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError, MissingDependencyError

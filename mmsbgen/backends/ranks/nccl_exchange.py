@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mmsbgen.backends.base import Buffer
 from mmsbgen.backends.nvidia.cuda_device import CudaDevice
-from mmsbgen.backends.nvidia.kernel_arguments import address_of
+from mmsbgen.backends.nvidia.cuda_kernel import address_of
 from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.errors import LaunchError, MissingDependencyError
 

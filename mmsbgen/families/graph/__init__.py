@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from mmsbgen.families.graph import generated
 from mmsbgen.families.graph.declare import BFS, CORES, SSSP, WIDEST, Rounds
-from mmsbgen.families.graph.messages import message_inputs
-from mmsbgen.families.graph.messages.message_kernels import messages_kernel
+from mmsbgen.families.graph.messages import message_kernels
 from mmsbgen.families.graph.ranks.pagerank import pagerank_kernel
 from mmsbgen.families.graph.round_kernels import rounds_kernel
 from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
@@ -40,16 +40,21 @@ def _workload(kernel: str, problem: Problem, seed: int) -> Workload:
     return generated.workload(kernel, generated.generated(problem, seed), problem, seed)
 
 
-def _given(kernel: str, *more: str, bytes_a_vertex: int = 12) -> dict[str, Any]:
-    def traffic(problem: Problem) -> int:
-        n = problem.integer("n")
-        return n * (bytes_a_vertex + 4 * problem.integer("mean_degree"))
+def _given(
+    kernel: str,
+    *more: str,
+    traffic: Callable[[Problem], int] | None = None,
+    bytes_a_vertex: int = 12,
+    small_degree: int = 6,
+) -> dict[str, Any]:
+    def moved(problem: Problem) -> int:
+        return problem.integer("n") * (bytes_a_vertex + 4 * problem.integer("mean_degree"))
 
     return {
         "parameters": (*SIZES, *more),
-        "traffic": traffic,
+        "traffic": traffic or moved,
         "workload": partial(_workload, kernel),
-        "check_problem": lambda problem: problem.replace(n=700, mean_degree=6),
+        "check_problem": lambda problem: problem.replace(n=700, mean_degree=small_degree),
     }
 
 
@@ -58,44 +63,23 @@ def declared_kernel(rounds: Rounds) -> KernelSpec:
     return rounds_kernel("own_rounds", "an algorithm of somebody's own", rounds, **_given("sssp", "dtype", "weights"))
 
 
-def _ranks() -> dict[str, Any]:
-    # So many arcs that there are several chunks of them.
-    small = {"check_problem": lambda problem: problem.replace(n=700, mean_degree=60)}
-    return _given("pagerank", "dtype", "weights", bytes_a_vertex=60) | small
+def _rows(problem: Problem) -> int:
+    # In a round a row is read for each arc, and two are written or read for each vertex.
+    an_arc = 2 if problem["rule"] == "layered" else 1
+    a_round = problem.integer("n") * ((an_arc * problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
+    return WORKLOAD_ROUNDS * a_round
 
 
-def _rows() -> dict[str, Any]:
-    given = _given("propagate", "dtype", "weights", "features", "rule")
-
-    def moved(problem: Problem) -> int:
-        # In a round a row is read for each arc, and two are written or read for each vertex.
-        an_arc = 2 if problem["rule"] == "layered" else 1
-        a_round = problem.integer("n") * ((an_arc * problem.integer("mean_degree") + 2) * _row_bytes(problem) + 16)
-        return WORKLOAD_ROUNDS * a_round
-
-    return given | {"traffic": moved}
+def _solver(problem: Problem) -> int:
+    # A step reads a row for each arc, and reads or writes eleven rows of each vertex.
+    return problem.integer("n") * (problem.integer("mean_degree") + 11) * _row_bytes(problem)
 
 
-def _solver() -> dict[str, Any]:
-    given = _given("solve", "dtype", "weights", "features")
-
-    def moved(problem: Problem) -> int:
-        # A step reads a row for each arc, and reads or writes eleven rows of each vertex.
-        return problem.integer("n") * (problem.integer("mean_degree") + 11) * _row_bytes(problem)
-
-    return given | {"traffic": moved}
-
-
-def _messages() -> dict[str, Any]:
-    given = _given("messages", "dtype", "features", "product")
-
-    def moved(problem: Problem) -> int:
-        # In a round messages are read for the beliefs and again to make new ones, which are compared with old ones.
-        size, arcs = 8 if problem["dtype"] == "float64" else 4, problem.integer("mean_degree")
-        a_round = problem.integer("n") * (arcs * (4 * size * problem.integer("features") + 4) + 8)
-        return message_inputs.WORKLOAD_ROUNDS * a_round
-
-    return given | {"traffic": moved}
+def _messages(problem: Problem) -> int:
+    # In a round messages are read for the beliefs and again to make new ones, which are compared with old ones.
+    size, arcs = 8 if problem["dtype"] == "float64" else 4, problem.integer("mean_degree")
+    a_round = problem.integer("n") * (arcs * (4 * size * problem.integer("features") + 4) + 8)
+    return message_kernels.WORKLOAD_ROUNDS * a_round
 
 
 def _row_bytes(problem: Problem) -> int:
@@ -119,10 +103,11 @@ GRAPH = KernelFamily(
             components_kernel(**_given("components")),
             rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
             triangles_kernel(**_given("triangles", bytes_a_vertex=16)),
-            pagerank_kernel(**_ranks()),
-            propagate_kernel(**_rows()),
-            solve_kernel(**_solver()),
-            messages_kernel(**_messages()),
+            # So many arcs that there are several chunks of them.
+            pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60, small_degree=60)),
+            propagate_kernel(**_given("propagate", "dtype", "weights", "features", "rule", traffic=_rows)),
+            solve_kernel(**_given("solve", "dtype", "weights", "features", traffic=_solver)),
+            message_kernels.messages_kernel(**_given("messages", "dtype", "features", "product", traffic=_messages)),
         )
     },
     row_bytes=lambda problem: 4 * row_length(int(problem.get("features", 16))),

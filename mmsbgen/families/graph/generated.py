@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.families.graph import inputs, reference
 from mmsbgen.families.graph.declare import NONE
-from mmsbgen.families.graph.messages.message_inputs import simple, workload_of_messages
+from mmsbgen.families.graph.messages.message_kernels import simple, workload_of_messages
 from mmsbgen.families.graph.ranks.tiles import arranged
 from mmsbgen.families.graph.row_inputs import workload_of_rows, workload_of_solver
 from mmsbgen.families.graph.sweeps import MOST_SOURCES

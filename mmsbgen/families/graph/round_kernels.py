@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, BFS, CORES, SSSP, STEP, WIDEST, N, Rounds, real_of
-from mmsbgen.families.graph.fused_rounds import fused_entries, scalars
-from mmsbgen.families.graph.launched_rounds import LaunchedRounds
+from mmsbgen.families.graph.launched_rounds import LaunchedRounds, fused_entries, scalars
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem

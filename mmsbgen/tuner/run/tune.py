@@ -41,8 +41,7 @@ from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import Fixed
 from mmsbgen.tuner.search.coordinate_descent import COMPARE_S, CoordinateDescent, neighbours
 from mmsbgen.tuner.search.parallel_search import search_in_parallel, try_in_parallel
-from mmsbgen.tuner.search.surrogate import coordinates
-from mmsbgen.tuner.search.transfer_model import with_expected
+from mmsbgen.tuner.search.surrogate import coordinates, with_expected
 
 __all__ = ["DEFAULT_TRIALS", "TuneReport", "tune"]
 

@@ -15,7 +15,7 @@ from mmsbgen.backends.fake import FakeDevice, FakeKernel
 from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.base.errors import ConfigError, InputError, LaunchLimitError
 from mmsbgen.families import family
-from mmsbgen.families.graph import fused_rounds, inputs, launched_rounds
+from mmsbgen.families.graph import inputs, launched_rounds
 from mmsbgen.families.graph.generated import workload
 from mmsbgen.families.graph.launched_rounds import LaunchedRounds
 from mmsbgen.families.graph.ranks import pagerank, tiles
@@ -98,7 +98,7 @@ def test_launches_of_few_rounds_go_on_where_the_last_ended(
 ) -> None:
     some = {shape: graphs()[shape] for shape in ("path", "hub on a path", "two hubs", "pieces", "clique")}
     for most in (1, 3):
-        monkeypatch.setattr(fused_rounds, "MOST_ROUNDS", most)
+        monkeypatch.setattr(launched_rounds, "MOST_ROUNDS", most)
         monkeypatch.setattr(launched_rounds, "MOST_WORK", most)
         monkeypatch.setattr(pagerank, "MOST_AT_ONCE", most * 1000)
         for name, (first, *_) in FUSED.items():

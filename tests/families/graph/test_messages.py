@@ -9,7 +9,7 @@ from mmsbgen.backends import Device
 from mmsbgen.base.errors import ConfigError
 from mmsbgen.families import family
 from mmsbgen.families.graph.generated import workload
-from mmsbgen.families.graph.messages.message_inputs import one_round, simple
+from mmsbgen.families.graph.messages.message_kernels import one_round, simple
 from mmsbgen.kernels.build import build, check_built, release, traits_of, upload
 from tests.families.graph.shapes import arcs, random_graphs, shapes
 
