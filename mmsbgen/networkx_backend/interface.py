@@ -122,17 +122,14 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> b
     return True if links >= _FEWEST_LINKS else f"{links} links are converted as fast as networkx computes"
 
 
-def single_source_shortest_path_length(G: Any, source: Any, cutoff: float | None = None) -> dict[Any, int]:  # noqa: N803
+def single_source_shortest_path_length(G: Any, source: Any, cutoff: float | None = None) -> dict[Any, int]:
     """Levels by node, in their order."""
     _check_node(G, source, "Source {} is not in G")
     return _near_first(algorithms.bfs(G.plain, source), cutoff)
 
 
 def single_source_dijkstra_path_length(
-    G: Any,  # noqa: N803
-    source: Any,
-    cutoff: float | None = None,
-    weight: str = "weight",
+    G: Any, source: Any, cutoff: float | None = None, weight: str = "weight"
 ) -> dict[Any, float]:
     """Distances by node, in their order."""
     _check_node(G, source, "Node {} not found in graph")
@@ -140,11 +137,7 @@ def single_source_dijkstra_path_length(
 
 
 def shortest_path_length(
-    G: Any,  # noqa: N803
-    source: Any = None,
-    target: Any = None,
-    weight: str | None = None,
-    method: str = "dijkstra",
+    G: Any, source: Any = None, target: Any = None, weight: str | None = None, method: str = "dijkstra"
 ) -> Any:
     """Lengths from a source to all nodes, or to one."""
     _check_node(G, source, "Source {} is not in G")
@@ -161,10 +154,7 @@ def shortest_path_length(
 
 
 def multi_source_dijkstra_path_length(
-    G: Any,  # noqa: N803
-    sources: Any,
-    cutoff: float | None = None,
-    weight: str = "weight",
+    G: Any, sources: Any, cutoff: float | None = None, weight: str = "weight"
 ) -> dict[Any, float]:
     """Distances from the nearest of some nodes, in their order."""
     if not sources:
@@ -174,20 +164,20 @@ def multi_source_dijkstra_path_length(
     return _near_first(algorithms.sssp(G.weighted(weight), list(sources)), cutoff)
 
 
-def single_source_bellman_ford_path_length(G: Any, source: Any, weight: str = "weight") -> dict[Any, float]:  # noqa: N803
+def single_source_bellman_ford_path_length(G: Any, source: Any, weight: str = "weight") -> dict[Any, float]:
     """Distances by node, in their order."""
     _check_node(G, source, "Source {} not in G")
     return _near_first(algorithms.sssp(G.weighted(weight), source))
 
 
-def has_path(G: Any, source: Any, target: Any) -> bool:  # noqa: N803
+def has_path(G: Any, source: Any, target: Any) -> bool:
     """Whether there is a path from a node to another one."""
     if source not in G or target not in G:
         raise nx.NodeNotFound(f"Either source {source} or target {target} is not in G")
     return bool(algorithms.bfs(G.plain, source).values[G.plain.vertex(target)] >= 0)
 
 
-def descendants_at_distance(G: Any, source: Any, distance: int) -> set[Any]:  # noqa: N803
+def descendants_at_distance(G: Any, source: Any, distance: int) -> set[Any]:
     """The nodes at a number of links from a node."""
     if source not in G:
         raise nx.NetworkXError(f"The node {source} is not in the graph.")
@@ -195,14 +185,14 @@ def descendants_at_distance(G: Any, source: Any, distance: int) -> set[Any]:  # 
     return set(found.ids[(found.values == distance) & (found.values >= 0)].tolist())
 
 
-def is_connected(G: Any) -> bool:  # noqa: N803
+def is_connected(G: Any) -> bool:
     """Whether there is one component; directions do not count."""
     if len(G) == 0:
         raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
     return not algorithms.components(G.plain).values.any()
 
 
-def node_connected_component(G: Any, n: Any) -> set[Any]:  # noqa: N803
+def node_connected_component(G: Any, n: Any) -> set[Any]:
     """The nodes of a node's component."""
     if n not in G:
         raise KeyError(n)
@@ -210,7 +200,7 @@ def node_connected_component(G: Any, n: Any) -> set[Any]:  # noqa: N803
     return set(found.ids[found.values == found.values[G.plain.vertex(n)]].tolist())
 
 
-def connected_components(G: Any) -> Iterator[set[Any]]:  # noqa: N803
+def connected_components(G: Any) -> Iterator[set[Any]]:
     """Sets of nodes, in the order of their first ones."""
     found = algorithms.components(G.plain)
     order = np.argsort(found.values, kind="stable")
@@ -219,7 +209,7 @@ def connected_components(G: Any) -> Iterator[set[Any]]:  # noqa: N803
     return (set(nodes[begin:end]) for begin, end in pairwise([0, *ends]))
 
 
-def number_connected_components(G: Any) -> int:  # noqa: N803
+def number_connected_components(G: Any) -> int:
     """The number of components."""
     return int(algorithms.components(G.plain).values.max(initial=-1)) + 1
 
@@ -229,13 +219,13 @@ weakly_connected_components = connected_components
 number_weakly_connected_components = number_connected_components
 
 
-def core_number(G: Any) -> dict[Any, int]:  # noqa: N803
+def core_number(G: Any) -> dict[Any, int]:
     """Core numbers by node."""
     _check_loops(G)
     return algorithms.cores(G.plain).as_dict()
 
 
-def k_core(G: Any, k: int | None = None, core_number: Mapping[Any, int] | None = None) -> Any:  # noqa: N803
+def k_core(G: Any, k: int | None = None, core_number: Mapping[Any, int] | None = None) -> Any:
     """The subgraph of the k-core, with its attributes; by default of the largest k."""
     _check_loops(G)
     if k is None:
@@ -246,12 +236,7 @@ def k_core(G: Any, k: int | None = None, core_number: Mapping[Any, int] | None =
     return G.original.subgraph(G.plain.ids[inside].tolist()).copy()
 
 
-def closeness_centrality(
-    G: Any,  # noqa: N803
-    u: Any = None,
-    distance: str | None = None,
-    wf_improved: bool = True,
-) -> Any:
+def closeness_centrality(G: Any, u: Any = None, distance: str | None = None, wf_improved: bool = True) -> Any:
     """Closeness by node, or of one node."""
     if u is None:
         return algorithms.closeness(G.plain, wf_improved=wf_improved).as_dict()
@@ -259,30 +244,30 @@ def closeness_centrality(
     return algorithms.closeness(G.plain, [u], wf_improved=wf_improved).values.item()
 
 
-def triangles(G: Any, nodes: Any = None) -> Any:  # noqa: N803
+def triangles(G: Any, nodes: Any = None) -> Any:
     """Triangles by node, or of one node."""
     return _of_nodes(G, algorithms.triangles(G.plain).values.tolist(), nodes)
 
 
-def clustering(G: Any, nodes: Any = None, weight: str | None = None) -> Any:  # noqa: N803
+def clustering(G: Any, nodes: Any = None, weight: str | None = None) -> Any:
     """Clustering by node, or of one node."""
     return _of_nodes(G, algorithms.triangles(G.plain).clustering.tolist(), nodes)
 
 
-def average_clustering(G: Any, nodes: Any = None, weight: str | None = None, count_zeros: bool = True) -> float:  # noqa: N803
+def average_clustering(G: Any, nodes: Any = None, weight: str | None = None, count_zeros: bool = True) -> float:
     """The mean of clustering, over ``nodes``."""
     found = clustering(G, nodes).values()
     shares: list[float] = [one for one in found if count_zeros or one > 0]
     return sum(shares) / len(shares)
 
 
-def transitivity(G: Any) -> float:  # noqa: N803
+def transitivity(G: Any) -> float:
     """The share of pairs of neighbours that are linked."""
     return algorithms.triangles(G.plain).transitivity
 
 
 def pagerank(
-    G: Any,  # noqa: N803
+    G: Any,
     alpha: float = 0.85,
     personalization: Mapping[Any, float] | None = None,
     max_iter: int = 100,
