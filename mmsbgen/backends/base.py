@@ -19,6 +19,8 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from mmsbgen.backends.buffers import Buffer as Buffer
+from mmsbgen.backends.buffers import as_shape, check_rows, checked_offset
 from mmsbgen.base.errors import InputError, LaunchError, LaunchLimitError
 
 
@@ -67,43 +69,6 @@ class DeviceInfo:
         """Return all fields and ``spec`` as values that JSON can hold."""
         lists = {"sub_group_sizes": list(self.sub_group_sizes), "extensions": list(self.extensions)}
         return {"spec": self.spec, **dataclasses.asdict(self), **lists}
-
-
-class Buffer(ABC):
-    """An array in device memory: C order, any size that the device can allocate, indexed with 64 bits."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.shape = shape
-        self.dtype = dtype
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Number of bytes."""
-        return self.size * self.dtype.itemsize
-
-    @property
-    @abstractmethod
-    def released(self) -> bool:
-        """Whether the device memory has been released."""
-
-    @abstractmethod
-    def release(self) -> None:
-        """Release the device memory.  Releasing twice does nothing; using the buffer later is an error."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
-
-    def __repr__(self) -> str:
-        state = ", released" if self.released else ""
-        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype}{state})"
 
 
 _COPY_BYTES = 1 << 16
@@ -264,31 +229,55 @@ class Device(ABC):
         """Bytes of device memory in buffers that are not released."""
         return sum(buffer.nbytes for buffer in self._buffers if not buffer.released)
 
-    @abstractmethod
     def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> Buffer:
         """Allocate an array with undefined content; raise DeviceMemoryError with the numbers if it does not fit."""
+        shape, dtype = as_shape(shape), np.dtype(dtype)
+        size = math.prod(shape) * dtype.itemsize
+        buffer = self._alloc(
+            shape, dtype, size, f"cannot allocate {size:,} bytes for {shape} {dtype} on {self.info.name}"
+        )
+        self._buffers.add(buffer)
+        return buffer
 
     @abstractmethod
+    def _alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int, what: str) -> Buffer:
+        """Allocate ``size`` bytes; error messages begin with ``what``."""
+
     def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> Buffer:
         """Allocate an array of zeros, filled on the device."""
+        return self._filled(shape, dtype, lambda buffer: self._clear(buffer) if buffer.nbytes else None)
+
+    @abstractmethod
+    def _clear(self, buffer: Buffer) -> None:
+        """Queue zeros for a buffer that is not empty."""
 
     def upload(self, array: NDArray[Any]) -> Buffer:
         """Copy a host array into a new buffer of the same shape and type."""
         array = np.asarray(array)
-        buffer = self.alloc(array.shape, array.dtype)
+        return self._filled(array.shape, array.dtype, lambda buffer: self.write(buffer, array))
+
+    def _filled(self, shape: int | Sequence[int], dtype: DTypeLike, fill: Callable[[Buffer], None]) -> Buffer:
+        """A new buffer after ``fill``, released if that fails."""
+        buffer = self.alloc(shape, dtype)
         try:
-            self.write(buffer, array)
+            fill(buffer)
         except BaseException:
             buffer.release()
             raise
         return buffer
 
-    @abstractmethod
     def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
         """Copy a host array over the rows ``[offset, offset + len(array))`` of a buffer of the same type.
 
         ``offset`` counts entries of the first axis.  The array may be changed as soon as this returns.
         """
+        start = checked_offset(buffer, array, offset)
+        if array.size:
+            self._write(buffer, np.ascontiguousarray(array), start)
+
+    @abstractmethod
+    def _write(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
+        """Copy a contiguous host array to the buffer's bytes at ``offset_bytes`` on."""
 
     def download(self, buffer: Buffer) -> NDArray[Any]:
         """Copy a whole buffer to the host.  Waits for everything queued before."""
@@ -325,9 +314,16 @@ class Device(ABC):
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
         """Fill a contiguous host array from the buffer's bytes at ``offset_bytes`` on."""
 
-    @abstractmethod
     def copy(self, dst: Buffer, src: Buffer) -> None:
         """Queue a copy between two buffers of equal size in bytes on this device."""
+        if dst.nbytes != src.nbytes:
+            raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
+        if src.nbytes:
+            self._copy(dst, src)
+
+    @abstractmethod
+    def _copy(self, dst: Buffer, src: Buffer) -> None:
+        """Queue a copy between two buffers that are not empty."""
 
     def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
         """Compile sources in parallel into the cache of :meth:`compile`, which raises errors; most do nothing here."""
@@ -384,9 +380,3 @@ class Device(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.info.spec}: {self.info.name}, {self.info.platform})"
-
-
-def check_rows(buffer: Buffer, rows: NDArray[np.integer[Any]]) -> None:
-    """Raise InputError unless all ``rows``, of which there are some, are rows of ``buffer``."""
-    if not buffer.shape or rows.min() < 0 or rows.max() >= buffer.shape[0]:
-        raise InputError(f"rows {rows.min()}..{rows.max()} are not within {buffer!r}")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, Program
-from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError
 
 _INFO = DeviceInfo(
@@ -47,24 +45,10 @@ class FakeLaunch:
 
 
 class FakeBuffer(Buffer):
-    """An array on the host; ``array`` is None once released."""
+    """An array on the host, its handle."""
 
-    def __init__(self, array: NDArray[Any]) -> None:
-        super().__init__(array.shape, array.dtype)
-        self.array: NDArray[Any] | None = array
-
-    @property
-    def released(self) -> bool:
-        return self.array is None
-
-    def release(self) -> None:
-        self.array = None
-
-    def data(self) -> NDArray[Any]:
-        """Return the array; raise InputError when it was released."""
-        if self.array is None:
-            raise InputError(f"{self!r} can no longer be used")
-        return self.array
+    def _free(self, handle: Any) -> None:
+        return None
 
 
 class FakeEvent(Event):
@@ -113,35 +97,25 @@ class FakeDevice(Device):
         self.sources: list[str] = []
         self._clock = 0.0
 
-    def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> FakeBuffer:
-        shape, dtype = as_shape(shape), np.dtype(dtype)
-        needed = math.prod(shape) * dtype.itemsize
-        if needed + self.allocated > self.info.global_memory:
+    def _alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int, what: str) -> FakeBuffer:
+        if size + self.allocated > self.info.global_memory:
             raise DeviceMemoryError(
-                f"cannot allocate {needed:,} bytes for {shape} {dtype} on {self.info.name}: it has "
-                f"{self.info.global_memory:,} bytes, of which {self.allocated:,} are in use here"
+                f"{what}: it has {self.info.global_memory:,} bytes, of which {self.allocated:,} are in use here"
             )
-        buffer = FakeBuffer(np.empty(shape, dtype))
-        self._buffers.add(buffer)
-        return buffer
+        return FakeBuffer(shape, dtype, np.empty(shape, dtype))
 
-    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> FakeBuffer:
-        buffer = self.alloc(shape, dtype)
-        buffer.data()[...] = 0
-        return buffer
+    def _clear(self, buffer: Buffer) -> None:
+        _data(buffer)[...] = 0
 
-    def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
-        checked_offset(buffer, array, offset)
-        rows = slice(offset, offset + len(array)) if array.shape else ...
-        _data(buffer)[rows] = array
+    def _write(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
+        start = offset_bytes // buffer.dtype.itemsize
+        _data(buffer).reshape(-1)[start : start + array.size] = array.reshape(-1)
 
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
         start = offset_bytes // buffer.dtype.itemsize
         array[...] = _data(buffer).reshape(-1)[start : start + array.size].reshape(array.shape)
 
-    def copy(self, dst: Buffer, src: Buffer) -> None:
-        if dst.nbytes != src.nbytes:
-            raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
+    def _copy(self, dst: Buffer, src: Buffer) -> None:
         _data(dst).reshape(-1).view(np.uint8)[:] = _data(src).reshape(-1).view(np.uint8)
 
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
@@ -169,4 +143,7 @@ class FakeDevice(Device):
 def _data(buffer: Buffer) -> NDArray[Any]:
     if not isinstance(buffer, FakeBuffer):
         raise InputError(f"{buffer!r} is no buffer of a fake device")
-    return buffer.data()
+    if buffer.released:
+        raise InputError(f"{buffer!r} can no longer be used")
+    array: NDArray[Any] = buffer.handle
+    return array

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from mmsbgen.backends.base import Buffer, DeviceInfo, check_rows
+from mmsbgen.backends.base import Buffer, DeviceInfo
 from mmsbgen.backends.binary_cache import BinaryCache
+from mmsbgen.backends.buffers import check_rows
 from mmsbgen.backends.nvidia import held_launches, pinned_memory
 from mmsbgen.backends.nvidia.cuda_compile import Compiled, compile_cuda, compile_side_by_side, find_compiler
 from mmsbgen.backends.nvidia.cuda_kernel import CudaBuffer, CudaEvent, CudaProgram, address_of
 from mmsbgen.backends.nvidia.launch_errors import ContextDevice, recent_launches
-from mmsbgen.backends.shapes import as_shape, checked_offset
-from mmsbgen.base.errors import CompileError, DeviceMemoryError, InputError, LaunchError, MissingDependencyError
+from mmsbgen.base.errors import CompileError, DeviceMemoryError, LaunchError, MissingDependencyError
 
 _NO_PYCUDA = "CUDA: PyCUDA is not installed; for NVIDIA GPUs get it with: pip install 'mmsbgen[cuda]'"
 _NO_GPU = "CUDA: no NVIDIA GPU or driver was found"
@@ -82,41 +82,26 @@ class CudaDevice(ContextDevice):
         with self.active(LaunchError, f"where {self.info.spec} is on the PCI bus is not known"):
             return str(self.driver.Device(self.info.index).pci_bus_id())
 
-    def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> CudaBuffer:
-        shape, dtype = as_shape(shape), np.dtype(dtype)
-        size = CudaBuffer(shape, dtype, None).nbytes
-        what = f"cannot allocate {size:,} bytes for {shape} {dtype} on {self.info.name}"
+    def _alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int, what: str) -> CudaBuffer:
         with self.active(DeviceMemoryError, what):
             free, total = self.driver.mem_get_info()
             if size > free:
                 raise DeviceMemoryError(
                     f"{what}: {free:,} of its {total:,} bytes are free, {self.allocated:,} are in use here"
                 )
-            buffer = CudaBuffer(shape, dtype, self.driver.mem_alloc(max(size, 1)))
-        self._buffers.add(buffer)
-        return buffer
+            return CudaBuffer(shape, dtype, self.driver.mem_alloc(max(size, 1)))
 
-    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> CudaBuffer:
-        buffer = self.alloc(shape, dtype)
-        if buffer.nbytes:
-            try:
-                with self.active(LaunchError, f"cannot fill {buffer!r} with zeros"):
-                    self.driver.memset_d8_async(buffer.address, 0, buffer.nbytes, self.stream)
-            except BaseException:
-                buffer.release()
-                raise
-        return buffer
+    def _clear(self, buffer: Buffer) -> None:
+        with self.active(LaunchError, f"cannot fill {buffer!r} with zeros"):
+            self.driver.memset_d8_async(address_of(buffer), 0, buffer.nbytes, self.stream)
 
-    def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
-        start = checked_offset(buffer, array, offset)
-        if array.size:
-            array = np.ascontiguousarray(array)
-            with self.active(LaunchError, f"cannot write to {buffer!r}"):
-                if array.nbytes <= pinned_memory.LARGEST:
-                    self._staging.queue(address_of(buffer) + start, array)
-                else:
-                    # A copy without a stream waits for this device's stream, which is a blocking one.
-                    self.driver.memcpy_htod(address_of(buffer) + start, array)
+    def _write(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
+        with self.active(LaunchError, f"cannot write to {buffer!r}"):
+            if array.nbytes <= pinned_memory.LARGEST:
+                self._staging.queue(address_of(buffer) + offset_bytes, array)
+            else:
+                # A copy without a stream waits for this device's stream, which is a blocking one.
+                self.driver.memcpy_htod(address_of(buffer) + offset_bytes, array)
 
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
         if array.size:
@@ -146,12 +131,9 @@ class CudaDevice(ContextDevice):
     def _gather(self) -> CudaProgram:
         return self.compile(GATHER, ("gather_words", "gather_bytes"))
 
-    def copy(self, dst: Buffer, src: Buffer) -> None:
-        if dst.nbytes != src.nbytes:
-            raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
-        if src.nbytes:
-            with self.active(LaunchError, f"cannot copy {src!r} to {dst!r}"):
-                self.driver.memcpy_dtod_async(address_of(dst), address_of(src), src.nbytes, self.stream)
+    def _copy(self, dst: Buffer, src: Buffer) -> None:
+        with self.active(LaunchError, f"cannot copy {src!r} to {dst!r}"):
+            self.driver.memcpy_dtod_async(address_of(dst), address_of(src), src.nbytes, self.stream)
 
     def compile_ahead(self, sources: Sequence[str], options: Sequence[str] = ()) -> None:
         compile_side_by_side(sources, self.info.architecture, options, compiler=self._compiler, cache=self._cache)

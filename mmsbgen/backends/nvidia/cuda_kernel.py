@@ -21,18 +21,12 @@ class CudaBuffer(Buffer):
     """A linear allocation of device memory."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], handle: Any) -> None:
-        super().__init__(shape, dtype)
-        self.handle = handle
-        self.address = 0 if handle is None else int(handle)
+        super().__init__(shape, dtype, handle)
+        self.address = int(handle)
 
-    @property
-    def released(self) -> bool:
-        return self.handle is None
-
-    def release(self) -> None:
-        handle, self.handle, self.address = self.handle, None, 0
-        if handle is not None:
-            handle.free()
+    def _free(self, handle: Any) -> None:
+        self.address = 0
+        handle.free()
 
 
 def address_of(buffer: Buffer) -> int:

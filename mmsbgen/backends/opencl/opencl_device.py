@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program, check_rows
+from mmsbgen.backends.base import Argument, Buffer, Device, DeviceInfo, Event, Kernel, LaunchName, Program
+from mmsbgen.backends.buffers import check_rows
 from mmsbgen.backends.opencl import compiler_caches, intel_runtime, programs
 from mmsbgen.backends.opencl.programs import POCL, built
-from mmsbgen.backends.shapes import as_shape, checked_offset
 from mmsbgen.base.errors import (
     CompileError,
     DeviceMemoryError,
@@ -57,18 +57,8 @@ def discover() -> tuple[list[DeviceInfo], list[str]]:
 class OpenCLBuffer(Buffer):
     """A ``cl_mem``."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], handle: Any) -> None:
-        super().__init__(shape, dtype)
-        self.handle = handle
-
-    @property
-    def released(self) -> bool:
-        return self.handle is None
-
-    def release(self) -> None:
-        handle, self.handle = self.handle, None
-        if handle is not None:
-            handle.release()
+    def _free(self, handle: Any) -> None:
+        handle.release()
 
 
 class OpenCLEvent(Event):
@@ -159,40 +149,26 @@ class OpenCLDevice(Device):
             return f"{domain:04x}:{bus:02x}:{slot >> 3:02x}.0"
         return None
 
-    def alloc(self, shape: int | Sequence[int], dtype: DTypeLike) -> OpenCLBuffer:
-        shape, dtype = as_shape(shape), np.dtype(dtype)
-        buffer = OpenCLBuffer(shape, dtype, None)
-        info = self.info
-        what = f"cannot allocate {buffer.nbytes:,} bytes for {shape} {dtype} on {info.name} ({info.platform})"
-        if buffer.nbytes > info.max_allocation:
+    def _alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int, what: str) -> OpenCLBuffer:
+        info, what = self.info, f"{what} ({self.info.platform})"
+        if size > info.max_allocation:
             raise DeviceMemoryError(f"{what}: one buffer may have at most {info.max_allocation:,} bytes there")
-        if buffer.nbytes + self.allocated > info.global_memory:
+        if size + self.allocated > info.global_memory:
             raise DeviceMemoryError(
                 f"{what}: it has {info.global_memory:,} bytes, of which {self.allocated:,} are in use here"
             )
         with _errors(DeviceMemoryError, what):
-            buffer.handle = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, max(buffer.nbytes, 1))
-        self._buffers.add(buffer)
-        return buffer
+            handle = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, max(size, 1))
+        return OpenCLBuffer(shape, dtype, handle)
 
-    def zeros(self, shape: int | Sequence[int], dtype: DTypeLike) -> OpenCLBuffer:
-        buffer = self.alloc(shape, dtype)
-        if buffer.nbytes:
-            width = next(width for width in (16, 8, 4, 2, 1) if buffer.nbytes % width == 0)
-            pattern = np.zeros(width, np.uint8)
-            try:
-                with _errors(DeviceMemoryError, f"cannot fill {buffer!r} with zeros"):
-                    self.cl.enqueue_fill_buffer(self.queue, buffer.handle, pattern, 0, buffer.nbytes)
-            except BaseException:
-                buffer.release()
-                raise
-        return buffer
+    def _clear(self, buffer: Buffer) -> None:
+        width = next(width for width in (16, 8, 4, 2, 1) if buffer.nbytes % width == 0)
+        with _errors(DeviceMemoryError, f"cannot fill {buffer!r} with zeros"):
+            self.cl.enqueue_fill_buffer(self.queue, _handle(buffer), np.zeros(width, np.uint8), 0, buffer.nbytes)
 
-    def write(self, buffer: Buffer, array: NDArray[Any], offset: int = 0) -> None:
-        start = checked_offset(buffer, array, offset)
-        if array.size:
-            with _errors(LaunchError, f"cannot write to {buffer!r}"):
-                self.cl.enqueue_copy(self.queue, _handle(buffer), np.ascontiguousarray(array), dst_offset=start)
+    def _write(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
+        with _errors(LaunchError, f"cannot write to {buffer!r}"):
+            self.cl.enqueue_copy(self.queue, _handle(buffer), array, dst_offset=offset_bytes)
 
     def _read(self, buffer: Buffer, array: NDArray[Any], offset_bytes: int) -> None:
         if array.size:
@@ -213,12 +189,9 @@ class OpenCLDevice(Device):
                 array.base.release(self.queue)
         return found
 
-    def copy(self, dst: Buffer, src: Buffer) -> None:
-        if dst.nbytes != src.nbytes:
-            raise InputError(f"cannot copy {src!r} to {dst!r}: they differ in size")
-        if src.nbytes:
-            with _errors(LaunchError, f"cannot copy {src!r} to {dst!r}"):
-                self.cl.enqueue_copy(self.queue, _handle(dst), _handle(src), byte_count=src.nbytes)
+    def _copy(self, dst: Buffer, src: Buffer) -> None:
+        with _errors(LaunchError, f"cannot copy {src!r} to {dst!r}"):
+            self.cl.enqueue_copy(self.queue, _handle(dst), _handle(src), byte_count=src.nbytes)
 
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
         handle, log = built(self.info, self.handle, source, tuple(options), tuple(kernel_names))
