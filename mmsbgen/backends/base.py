@@ -233,9 +233,8 @@ class Device(ABC):
         """Allocate an array with undefined content; raise DeviceMemoryError with the numbers if it does not fit."""
         shape, dtype = as_shape(shape), np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
-        buffer = self._alloc(
-            shape, dtype, size, f"cannot allocate {size:,} bytes for {shape} {dtype} on {self.info.name}"
-        )
+        what = f"cannot allocate {size:,} bytes for {shape} {dtype} on {self.info.name}"
+        buffer = self._alloc(shape, dtype, size, what)
         self._buffers.add(buffer)
         return buffer
 
