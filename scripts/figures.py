@@ -52,12 +52,7 @@ def pictures_of(cases: Sequence[Case], size: int, baseline: by_size.Baseline | N
 
 def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> str:
     """The page that shows the pictures."""
-    lines = [
-        "# Figures",
-        "",
-        f"{KERNEL}, from the tuning database. `scripts/figures.py` drew these records:",
-        "",
-    ]
+    lines = ["# Figures", "", f"{KERNEL}, from the tuning database. `scripts/figures.py` drew these records:", ""]
     drivers = {(case.label, case.device.driver): by_device(cases)[case.label] for case in cases}
     for (label, driver), found in drivers.items():
         count = sum(len(case.times) for case in found)

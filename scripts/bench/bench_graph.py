@@ -143,8 +143,7 @@ def main() -> None:
     options.add_argument("--graph", type=Path, required=True, help="an undirected graph, such as com-DBLP")
     given = options.parse_args()
     report = Report(
-        "Graph programs",
-        "Milliseconds of a call from Python, in turns; in brackets how many times as fast mmsbgen is.",
+        "Graph programs", "Milliseconds of a call from Python, in turns; in brackets how many times as fast mmsbgen is."
     )
     plain, weighted = inputs(given.graph)
     size = f"{plain.name}: {plain.n_vertices} vertices, {plain.n_arcs // 2} links"

@@ -38,9 +38,7 @@ _STATUSES = ("ok", "failed", "invalid", "compile_error", "launch_error", "wrong_
 
 @click.group(cls=MmsbgenGroup, help="Ask the tuning database, and move its records between machines.")
 @shared_option(
-    "database",
-    "A file or an SQLAlchemy URL, instead of MMSBGEN_DATABASE_URL or the user's data folder.",
-    metavar="URL",
+    "database", "A file or an SQLAlchemy URL, instead of MMSBGEN_DATABASE_URL or the user's data folder.", metavar="URL"
 )
 @click.pass_context
 def db(ctx: click.Context, database: str | None) -> None:

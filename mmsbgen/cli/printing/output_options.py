@@ -102,12 +102,7 @@ def moved(ctx: click.Context, as_json: bool, said: str, counts: dict[str, Any]) 
 
 
 def show(
-    output: Output,
-    columns: Sequence[Column],
-    rows: Sequence[dict[str, Any]],
-    *,
-    empty: str,
-    limit: int | None = None,
+    output: Output, columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, empty: str, limit: int | None = None
 ) -> None:
     """Print rows, or the first ``limit`` of them, as JSON, CSV, a table or lines; ``empty`` is told if there are none.
 

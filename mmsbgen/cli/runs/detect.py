@@ -213,9 +213,7 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
         **{name: name for name in options_of(Options) if name in given},
         "schedule": "step_size",  # the schedule depends on the kind of mini-batches
     }
-    values = given | {
-        "start_sum": given["start_sum"] or None,
-    }
+    values = given | {"start_sum": given["start_sum"] or None}
     typed = {name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     optional = given["resume"] is not None
     if "step_size" in typed or not optional:

@@ -128,8 +128,7 @@ class RequestGate:
             if address.is_loopback or not self.settings.loopback:
                 return name
         raise HTTPException(
-            421,
-            f"this service is not called {name[:99]!r}: use its address, or start it with --allow-host {name[:99]}",
+            421, f"this service is not called {name[:99]!r}: use its address, or start it with --allow-host {name[:99]}"
         )
 
     def _check_token(self, header: bytes, client: str) -> None:
