@@ -15,6 +15,7 @@ import click
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -22,32 +23,29 @@ log = logging.getLogger("mmsbgen.service")
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address; any but the loopback's needs a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name; by it reads need the token.")
+@option("--host", default="127.0.0.1", help="Address; any but the loopback's needs a token.")
+@option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes a free one.")
+@option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name; by it reads need the token.")
 @shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
-@click.option("--data", type=NamedPath(file_okay=False), help="Folder of the service's own files.")
-@click.option("--token-file", type=NamedPath(), help="File with the token; else MMSBGEN_TOKEN.")
-@click.option("--max-upload", type=click.IntRange(1), default=64, show_default=True, metavar="MIB", help="As sent.")
-@click.option("--max-graph", type=click.IntRange(1), default=256, show_default=True, metavar="MIB", help="Unpacked.")
-@click.option("--max-vertices", type=click.IntRange(2), default=2_000_000, show_default=True, help="Of a graph.")
-@click.option("--max-links", type=click.IntRange(1), default=20_000_000, show_default=True, help="Of a graph.")
-@click.option("--max-communities", type=click.IntRange(2), default=4096, show_default=True, help="Of a detection.")
-@click.option("--max-jobs", type=click.IntRange(1), default=20, show_default=True, help="Jobs that wait or run.")
-@click.option(
-    "--max-stored", type=click.IntRange(1), default=4096, show_default=True, metavar="MIB", help="Files of all jobs."
-)
-@click.option(
+@option("--data", type=NamedPath(file_okay=False), help="Folder of the service's own files.")
+@option("--token-file", type=NamedPath(), help="File with the token; else MMSBGEN_TOKEN.")
+@option("--max-upload", type=click.IntRange(1), default=64, metavar="MIB", help="As sent.")
+@option("--max-graph", type=click.IntRange(1), default=256, metavar="MIB", help="Unpacked.")
+@option("--max-vertices", type=click.IntRange(2), default=2_000_000, help="Of a graph.")
+@option("--max-links", type=click.IntRange(1), default=20_000_000, help="Of a graph.")
+@option("--max-communities", type=click.IntRange(2), default=4096, help="Of a detection.")
+@option("--max-jobs", type=click.IntRange(1), default=20, help="Jobs that wait or run.")
+@option("--max-stored", type=click.IntRange(1), default=4096, metavar="MIB", help="Files of all jobs.")
+@option(
     "--max-hours",
     type=click.FloatRange(0, min_open=True),
     default=24,
-    show_default=True,
     help="Of an attempt at a job on the service's own workers; then the job fails.",
 )
-@click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Job workers beside it.")
-@click.option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
-@click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
-@click.option("--write-rate", default="120/minute", show_default=True, help="Of these, those that change something.")
+@option("--workers", type=click.IntRange(0), default=1, help="Job workers beside it.")
+@option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
+@option("--rate", default="1000/second", help="Most requests of one client.")
+@option("--write-rate", default="120/minute", help="Of these, those that change something.")
 @log_options
 def serve(
     host: str,

@@ -21,7 +21,7 @@ from mmsbgen.cli.shared.common import ARGUMENTS, INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
+from mmsbgen.cli.shared.guided_help import GuidedCommand, grouped, option
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath, readable_path
 from mmsbgen.sampler.options.options import Options
@@ -46,52 +46,46 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
     details="A run optimises; --sample-sweeps, --noise and mini-batches of stars sample.",
 )
 @click.argument("graph", type=NamedPath())
-@click.option("-k", "--communities", "k", type=Communities(), help="Communities; by default held-out pairs choose.")
-@click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
+@option("-k", "--communities", "k", type=Communities(), help="Communities; by default held-out pairs choose.")
+@option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
 @grouped("Reading the graph", reading_flags())
 @grouped(
     "Device and database",
     shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
-    click.option("--devices", help="Devices that share the sweeps over sparse rows, such as cuda:0,cuda:1."),
-    expert(shared_option("database", "Tuning database: a path or URL.")),
+    option("--devices", help="Devices that share the sweeps over sparse rows, such as cuda:0,cuda:1."),
+    shared_option("database", "Tuning database: a path or URL.", expert=True),
 )
 @grouped(
     "Sampling",
     declared_flags(Options),
-    expert(
-        click.option(
-            "--fused/--separate",
-            default=None,
-            help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but "
-            "for random-node-non-link.",
-        )
+    option(
+        "--fused/--separate",
+        default=None,
+        help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but "
+        "for random-node-non-link.",
+        expert=True,
     ),
-    expert(click.option("--step-size", type=float, help="eps_0 of eps = eps_0 (1 + t/t_0)^-kappa.")),
-    expert(
-        click.option(
-            "--start-sum", type=float, default=1.0, show_default=True, help="Row sums at the start; 0 for about K."
-        )
-    ),
+    option("--step-size", type=float, help="eps_0 of eps = eps_0 (1 + t/t_0)^-kappa.", expert=True),
+    option("--start-sum", type=float, default=1.0, help="Row sums at the start; 0 for about K.", expert=True),
 )
 @grouped(
     "Results",
     declared_flags(ResultOptions),
-    expert(click.option("--whole", is_flag=True, help="Write all of pi.")),
-    expert(click.option("--overwrite", is_flag=True, help="Replace unfinished runs and other graphs' results.")),
+    option("--whole", is_flag=True, help="Write all of pi.", expert=True),
+    option("--overwrite", is_flag=True, help="Replace unfinished runs and other graphs' results.", expert=True),
     json_option("Print the run record instead of a summary."),
 )
 @grouped(
     "Going on with a run",
-    click.option(
+    option(
         "--resume", type=NamedPath(), help="Checkpoint, or its folder, to go on from; without -o, results go there."
     ),
-    expert(
-        click.option(
-            "--checkpoint",
-            "keep",
-            is_flag=True,
-            help="Leave a checkpoint at the end too, to add iterations later; it stays.",
-        )
+    option(
+        "--checkpoint",
+        "keep",
+        is_flag=True,
+        help="Leave a checkpoint at the end too, to add iterations later; it stays.",
+        expert=True,
     ),
 )
 @log_options

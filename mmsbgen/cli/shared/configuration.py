@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.guided_help import GuidedOption
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,7 +39,7 @@ class ConfigurationFile:
     error: InputError | None = None
 
 
-class SharedOption(click.Option):
+class SharedOption(GuidedOption):
     """An option of ``SHARED``; in file and environment, a value for one command precedes the value for all."""
 
 
