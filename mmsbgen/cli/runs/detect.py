@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,12 +29,6 @@ if TYPE_CHECKING:
     from mmsbgen.backends.ranks.world import World
     from mmsbgen.detection.detect import Detection
     from mmsbgen.graph import ReadingOptions
-    from mmsbgen.sampler.chain.sampler import Sampler
-    from mmsbgen.sampler.diagnostics.evaluation import Trace
-
-
-#: Seconds before the first line of progress, and between lines, without a terminal.
-_FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 
 
 @click.command(
@@ -141,7 +133,12 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
 
     import_lightly()
     keep_freed_memory()
-    report = _Report(no_progress(context), is_verbose(context))
+
+    def message(text: str) -> None:
+        logs.note(text)
+        if not no_progress(context):
+            click.echo(shown(text), err=True)
+
     resume = None if given["resume"] is None else checkpoint_in(given["resume"])
     out = resume.parent if given["out"] is None and resume is not None else given["out"]
     request = Request(
@@ -157,10 +154,8 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
         overwrite=given["overwrite"],
         reading=reading_of(given),
         world=world,
-        on_progress=report.progress,
-        on_making=report.making,
-        on_message=report.message,
-        on_detail=report.detail,
+        on_message=message,
+        on_detail=message if is_verbose(context) else logs.note,
     )
     if given["keep"] and out is None:
         raise InputError("--checkpoint needs a folder: give -o too")
@@ -169,8 +164,7 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
             "--quiet prints nothing: give a folder for the results with -o too, or --json, or leave it out"
         )
     try:
-        with report:
-            found = perform(readable_path(graph), request)
+        found = perform(readable_path(graph), request)
     except KeyboardInterrupt as stop:
         click.echo(shown(" ".join(["Interrupted; no results were written.", *_notes(stop)])), err=True)
         sys.exit(INTERRUPTED)
@@ -247,93 +241,3 @@ def _schedule(a: float | None, mini_batch: str) -> Any:
     if not a > 0:
         raise InputError(f"--step-size must be positive, got {a}; 0.03 is usual")
     return replace(BLOCK_SCHEDULE if mini_batch == "block" else STAR_SCHEDULE, a=a)
-
-
-class _Report:
-    """Progress: a bar on a terminal, an occasional line elsewhere, nothing when quiet."""
-
-    def __init__(self, quiet: bool, verbose: bool = False) -> None:
-        self.quiet, self.verbose = quiet, verbose
-        self._bar: Any = None
-        self._task: Any = None
-        self._told: str | None = None
-        self._since = self._first = self._next = 0.0
-
-    def __enter__(self) -> _Report:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def message(self, text: str) -> None:
-        logs.note(text)
-        if not self.quiet:
-            click.echo(shown(text), err=True)
-
-    def detail(self, text: str) -> None:
-        """Show ``text`` if details are wanted; it is in the log file in any case."""
-        if self.verbose:
-            self.message(text)
-        else:
-            logs.note(text)
-
-    def progress(self, sampler: Sampler, trace: Trace) -> None:
-        done, limit = sampler.iteration, sampler.limit
-        # A run without a fixed number of iterations may stop early: the time left is an upper bound.
-        about = "about" if sampler.options.iterations or sampler.course.end else "at most"
-        title, line = f"{done}/{limit} iterations", f"iteration {done} of {limit}"
-        self._tell("", done, limit, (title, line, about), lambda: _note(sampler, trace))
-
-    def making(self, what: str, share: float) -> None:
-        """Show progress of making ``what`` from the finished chain, if it takes longer than two seconds."""
-        self._tell(what, share, 1.0, (f"Making {what}", f"making {what}", "about"), lambda: "")
-
-    def _tell(self, what: str, done: float, total: float, texts: tuple[str, str, str], note: Callable[[], str]) -> None:
-        """A bar on a terminal, else a line now and then, in which a share has percents for its note."""
-        if self.quiet:
-            return
-        now, bar = time.monotonic(), sys.stderr.isatty()
-        if self._told != what:
-            self._told, self._since, self._first = what, now, 0.0 if what else done
-            self._next = now + (0.0 if bar and not what else _FIRST_LINE)
-        if now < self._next:
-            return
-        title, line, about = texts
-        self._next = now + (0.1 if bar else _BETWEEN_LINES)
-        if bar:
-            self._show(title, done, total, note())
-        else:
-            left = (now - self._since) / max(0.0 if what else 1.0, done - self._first) * (total - done)
-            click.echo(f"{line}, {note() or f'{done:.0%} done'}, {about} {left:.0f} s left", err=True)
-
-    def _show(self, title: str, completed: float, total: float, note: str) -> None:
-        if self._bar is None:
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            from mmsbgen.cli.shared.console import stderr
-            from mmsbgen.cli.shared.progress_display import mute_stages
-
-            mute_stages()
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-                console=stderr(),
-            )
-            self._task = self._bar.add_task(title, total=total, note="")
-            self._bar.start()
-        self._bar.update(self._task, description=title, completed=completed, total=total, note=note)
-
-
-def _note(sampler: Sampler, trace: Trace) -> str:
-    """Updates per vertex and the last metrics, with their iteration if it is not the current one."""
-    from mmsbgen.cli.printing.run_summary import auc_text
-
-    last = trace[-1]
-    note = f"{sampler.chain.vertex_updates / sampler.split.graph.n_vertices:.1f} updates a vertex"
-    if "auc" in last:
-        when = "" if last["iteration"] == sampler.iteration else f" at iteration {last['iteration']}"
-        note += f", AUC {auc_text(last, 3)}, perplexity {last['perplexity']:.2f}{when}"
-    return note
