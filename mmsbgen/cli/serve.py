@@ -88,8 +88,8 @@ def serve(
         try:
             parse(given[name])
         except ValueError:
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} {given[name]!r}: write it as 100/second, 20/minute or 500/hour") from None
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} {given[name]!r}: write it as 100/second, 20/minute or 500/hour") from None
     given |= {f"max_{name}": given[f"max_{name}"] * MIB for name in ("upload", "graph", "stored")}
     limits = RequestLimits(**{name.removeprefix("max_"): value for name, value in given.items()})
     with listening(host, port) as opened:  # first, as what fails here leaves no file

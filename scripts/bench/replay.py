@@ -29,8 +29,6 @@ from mmsbgen.tuner.search.cost_model import model_of
 from mmsbgen.tuner.search.strategies import search
 from mmsbgen.tuner.search.transfer_model import expected_slowdowns
 
-__all__ = ["Replay", "Sweep", "known_of_others", "replay", "sweeps"]
-
 Unit = Literal["trials", "seconds"]
 """What a budget counts: configurations, or the seconds that compiling and measuring them took."""
 
