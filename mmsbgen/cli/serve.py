@@ -15,9 +15,11 @@ import click
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.declared_flags import declared_flags
 from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.service.http.service_settings import RequestLimits
 
 log = logging.getLogger("mmsbgen.service")
 
@@ -29,23 +31,9 @@ log = logging.getLogger("mmsbgen.service")
 @shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
 @option("--data", type=NamedPath(file_okay=False), help="Folder of the service's own files.")
 @option("--token-file", type=NamedPath(), help="File with the token; else MMSBGEN_TOKEN.")
-@option("--max-upload", type=click.IntRange(1), default=64, metavar="MIB", help="As sent.")
-@option("--max-graph", type=click.IntRange(1), default=256, metavar="MIB", help="Unpacked.")
-@option("--max-vertices", type=click.IntRange(2), default=2_000_000, help="Of a graph.")
-@option("--max-links", type=click.IntRange(1), default=20_000_000, help="Of a graph.")
-@option("--max-communities", type=click.IntRange(2), default=4096, help="Of a detection.")
-@option("--max-jobs", type=click.IntRange(1), default=20, help="Jobs that wait or run.")
-@option("--max-stored", type=click.IntRange(1), default=4096, metavar="MIB", help="Files of all jobs.")
-@option(
-    "--max-hours",
-    type=click.FloatRange(0, min_open=True),
-    default=24,
-    help="Of an attempt at a job on the service's own workers; then the job fails.",
-)
 @option("--workers", type=click.IntRange(0), default=1, help="Job workers beside it.")
 @option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
-@option("--rate", default="1000/second", help="Most requests of one client.")
-@option("--write-rate", default="120/minute", help="Of these, those that change something.")
+@declared_flags(RequestLimits)
 @log_options
 def serve(
     host: str,
@@ -66,7 +54,7 @@ def serve(
     worker' on the same database. Ctrl-C ends the service; running jobs are returned to the queue and resume when it
     is started again.
     """
-    from mmsbgen.service.http.service_settings import MIB, RequestLimits, ServiceSettings, is_loopback
+    from mmsbgen.service.http.service_settings import ServiceSettings, is_loopback
     from mmsbgen.service.http.tokens import VARIABLE, given_token, kept_token, own_folder
 
     token = given_token(token_file, os.environ)
@@ -90,8 +78,7 @@ def serve(
         except ValueError:
             flag = f"--{name.replace('_', '-')}"
             raise InputError(f"{flag} {given[name]!r}: write it as 100/second, 20/minute or 500/hour") from None
-    given |= {f"max_{name}": given[f"max_{name}"] * MIB for name in ("upload", "graph", "stored")}
-    limits = RequestLimits(**{name.removeprefix("max_"): value for name, value in given.items()})
+    limits = RequestLimits(**given)
     with listening(host, port) as opened:  # first, as what fails here leaves no file
         folder = own_folder(data or _folder())
         place: Path | None = None
