@@ -80,12 +80,7 @@ def loop_configs(parts: Split, options: Options, device: Device) -> tuple[dict[s
 
 @contextmanager
 def chain(
-    device: Device,
-    parts: Split,
-    options: Options,
-    configs: Mapping[str, Config] | None = None,
-    *,
-    fused: bool = False,
+    device: Device, parts: Split, options: Options, configs: Mapping[str, Config] | None = None, *, fused: bool = False
 ) -> Iterator[Sampler]:
     """A started chain in default configurations but for those given."""
     runtime = Runtime(device, MMSB, None, dict(configs or {}))

@@ -51,12 +51,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        device: str,
-        timeout: float = TIMEOUT,
-        cache: str | None = None,
-        threads: int = 0,
-        family: str = "mmsb",
+        self, device: str, timeout: float = TIMEOUT, cache: str | None = None, threads: int = 0, family: str = "mmsb"
     ) -> None:
         """Compiled kernels are kept in the folder ``cache``, or where the user's are.
 

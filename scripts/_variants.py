@@ -58,11 +58,7 @@ class Variant(NamedTuple):
 
 
 def spread(
-    kernels: KernelFamily,
-    spec: KernelSpec,
-    traits: Traits,
-    ks: Sequence[int],
-    fixed: Mapping[str, Any],
+    kernels: KernelFamily, spec: KernelSpec, traits: Traits, ks: Sequence[int], fixed: Mapping[str, Any]
 ) -> Iterator[Variant]:
     """Valid variants of a kernel without end to speak of, each the one of a few drawn with most pairs of new values.
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import _sweep_pictures as sweep_pictures
+import _size_pictures as by_size
+import _sweep_pictures as by_axis
 import click
 
-from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.store.tuning_store import open_store
@@ -41,21 +41,22 @@ def read_trials(source: str) -> list[TrialRecord]:
 
 def cases_in(sources: Iterable[str]) -> list[Case]:
     """Cases of one size of mini-batch, as others are not to be compared within a picture."""
-    return sweep_pictures.comparable(cases_of(trial for source in sources for trial in read_trials(source)))
+    return by_axis.comparable(cases_of(trial for source in sources for trial in read_trials(source)))
+
+
+def pictures_of(cases: Sequence[Case], size: int, baseline: by_size.Baseline | None) -> list[Picture]:
+    """All pictures of cases from :func:`cases_in`; those of a single size show the problem nearest to ``size``."""
+    found = [*by_axis.block_sizes(cases, size), *by_axis.vector_widths(cases, size), *by_size.roof_by_size(cases)]
+    return [*found, *by_size.best_default_worst(cases), *by_size.speed_ups(cases, baseline)]
 
 
 def page(pictures: Sequence[Picture], cases: Sequence[Case], folder: Path) -> str:
     """The page that shows the pictures."""
-    lines = [
-        "# Figures",
-        "",
-        f"{KERNEL}, from the tuning database. `scripts/figures.py` drew these records:",
-        "",
-    ]
+    lines = ["# Figures", "", f"{KERNEL}, from the tuning database. `scripts/figures.py` drew these records:", ""]
     drivers = {(case.label, case.device.driver): by_device(cases)[case.label] for case in cases}
     for (label, driver), found in drivers.items():
         count = sum(len(case.times) for case in found)
-        sizes, dates = sweep_pictures.sizes_of(found), sweep_pictures.dates(found)
+        sizes, dates = by_axis.sizes_of(found), by_axis.dates(found)
         lines.append(f"- {label}: driver {driver}, {count} configurations at K = {sizes}, {dates}")
     said: set[str] = set()
     for picture in pictures:
@@ -76,13 +77,10 @@ def main(sources: tuple[str, ...], output: Path, k: int, baseline: Path) -> None
     cases = cases_in(sources)
     if not cases:
         raise click.ClickException(f"no trial of {KERNEL} that works: tune first, with mmsbgen tune --kernel {KERNEL}")
-    try:
-        plain_c = sweep_pictures.read_baseline(baseline, KERNEL) if baseline.exists() else None
-    except MmsbgenError as error:
-        raise click.ClickException(str(error)) from error
+    plain_c = by_size.read_baseline(baseline, KERNEL) if baseline.exists() else None
     output.mkdir(parents=True, exist_ok=True)
     with drawing():
-        pictures = sweep_pictures.pictures(cases, k, plain_c)
+        pictures = pictures_of(cases, k, plain_c)
     for picture in pictures:
         (output / f"{picture.name}.png").write_bytes(picture.png())
     output.with_suffix(".md").write_text(page(pictures, cases, output))

@@ -18,7 +18,7 @@ class Stage:
     """One task and its progress: ``done`` of ``total``, in ``unit``; ``total`` is None if unknown.
 
     ``alone`` marks a long task in which no other thread of this process can run, as in some libraries.  It is shown as
-    soon as it begins.
+    soon as it begins.  ``early`` marks one that may end before its total.  ``note`` is shown beside the progress.
     """
 
     name: str
@@ -26,6 +26,8 @@ class Stage:
     unit: str = ""
     done: float = 0.0
     alone: bool = False
+    early: bool = False
+    note: str = ""
     began: float = field(default_factory=time.monotonic)
 
     def tell(self, done: float, total: float | None = None) -> None:
@@ -33,6 +35,11 @@ class Stage:
         if total is not None:
             self.total = total
         self.done = done
+
+    def rename(self, name: str) -> None:
+        """Begin the next part of the task, of another name."""
+        if name != self.name:
+            self.name, self.began, self.done = name, time.monotonic(), 0.0
 
     @property
     def seconds(self) -> float:

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import json_option, log_options
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ timed, a few seconds each. Nothing is changed. Ends with exit code 1 when there 
 @click.command(help=_HELP)
 @shared_option("device", "Test this device alone.", metavar="SPEC")
 @shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
-@click.option("--self-test/--no-self-test", default=True, help="Whether a kernel is run on each device.")
+@option("--self-test/--no-self-test", default=True, help="Whether a kernel is run on each device.")
 @json_option("Print JSON.")
 @log_options
 @click.pass_context

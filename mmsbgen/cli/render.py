@@ -11,6 +11,7 @@ import click
 from mmsbgen.base.errors import InputError, did_you_mean
 from mmsbgen.cli.shared.common import pairs
 from mmsbgen.cli.shared.completed_names import family_option
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.families import family as family_named
 from mmsbgen.families import resolve_family
@@ -34,26 +35,24 @@ def _axis_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name in sorted(axes, reverse=True):
         values = dict.fromkeys(str(value) for axis in axes[name] for value in axis.values)
         shown = "|".join(values) if len(values) <= 8 else "VALUE"
-        option = click.option(
-            f"--{name.replace('_', '-')}", f"axis_{name}", metavar=shown, help=axes[name][0].doc + "."
-        )
-        command = option(command)
+        add = option(f"--{name.replace('_', '-')}", f"axis_{name}", metavar=shown, help=axes[name][0].doc + ".")
+        command = add(command)
     return command
 
 
 @click.command(help="Print the source of a kernel. Axes that are not given come from the default for the target.")
 @click.argument("kernel", required=False)
 @family_option()
-@click.option("--backend", type=click.Choice(sorted(DIALECTS)), help="The dialect: cuda (CUDA C) or opencl (OpenCL C).")
-@click.option("--kind", type=click.Choice(["cpu", "gpu"]), help="What it runs on; cpu for opencl, gpu for cuda.")
-@click.option("--list", "listing", is_flag=True, help="List kernels (or one kernel) with their axes.")
-@click.option("-k", type=int, help="Communities: -p K=...")
-@click.option("-m", type=int, help="Vertices of a mini-batch: -p m=...")
-@click.option("-n", type=int, help="Partners of a vertex: -p n=...")
-@click.option("-p", "--problem", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the problem.")
-@click.option("--set", "settings", multiple=True, metavar="AXIS=VALUE", help="An axis of the kernel, by name.")
-@click.option("--sub-group-size", type=click.IntRange(min=0), help="Work-items of a sub-group (warp); 0: none.")
-@click.option("--local-memory", type=click.IntRange(min=0), help="Bytes of local (shared) memory a block may have.")
+@option("--backend", type=click.Choice(sorted(DIALECTS)), help="The dialect: cuda (CUDA C) or opencl (OpenCL C).")
+@option("--kind", type=click.Choice(["cpu", "gpu"]), help="What it runs on; cpu for opencl, gpu for cuda.")
+@option("--list", "listing", is_flag=True, help="List kernels (or one kernel) with their axes.")
+@option("-k", type=int, help="Communities: -p K=...")
+@option("-m", type=int, help="Vertices of a mini-batch: -p m=...")
+@option("-n", type=int, help="Partners of a vertex: -p n=...")
+@option("-p", "--problem", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the problem.")
+@option("--set", "settings", multiple=True, metavar="AXIS=VALUE", help="An axis of the kernel, by name.")
+@option("--sub-group-size", type=click.IntRange(min=0), help="Work-items of a sub-group (warp); 0: none.")
+@option("--local-memory", type=click.IntRange(min=0), help="Bytes of local (shared) memory a block may have.")
 @json_option("Print JSON: configuration and source.")
 @log_options
 @_axis_options

@@ -15,39 +15,25 @@ import click
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.declared_flags import declared_flags
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.service.http.service_settings import RequestLimits
 
 log = logging.getLogger("mmsbgen.service")
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address; any but the loopback's needs a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name; by it reads need the token.")
+@option("--host", default="127.0.0.1", help="Address; any but the loopback's needs a token.")
+@option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes a free one.")
+@option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name; by it reads need the token.")
 @shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
-@click.option("--data", type=NamedPath(file_okay=False), help="Folder of the service's own files.")
-@click.option("--token-file", type=NamedPath(), help="File with the token; else MMSBGEN_TOKEN.")
-@click.option("--max-upload", type=click.IntRange(1), default=64, show_default=True, metavar="MIB", help="As sent.")
-@click.option("--max-graph", type=click.IntRange(1), default=256, show_default=True, metavar="MIB", help="Unpacked.")
-@click.option("--max-vertices", type=click.IntRange(2), default=2_000_000, show_default=True, help="Of a graph.")
-@click.option("--max-links", type=click.IntRange(1), default=20_000_000, show_default=True, help="Of a graph.")
-@click.option("--max-communities", type=click.IntRange(2), default=4096, show_default=True, help="Of a detection.")
-@click.option("--max-jobs", type=click.IntRange(1), default=20, show_default=True, help="Jobs that wait or run.")
-@click.option(
-    "--max-stored", type=click.IntRange(1), default=4096, show_default=True, metavar="MIB", help="Files of all jobs."
-)
-@click.option(
-    "--max-hours",
-    type=click.FloatRange(0, min_open=True),
-    default=24,
-    show_default=True,
-    help="Of an attempt at a job on the service's own workers; then the job fails.",
-)
-@click.option("--workers", type=click.IntRange(0), default=1, show_default=True, help="Job workers beside it.")
-@click.option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
-@click.option("--rate", default="1000/second", show_default=True, help="Most requests of one client.")
-@click.option("--write-rate", default="120/minute", show_default=True, help="Of these, those that change something.")
+@option("--data", type=NamedPath(file_okay=False), help="Folder of the service's own files.")
+@option("--token-file", type=NamedPath(), help="File with the token; else MMSBGEN_TOKEN.")
+@option("--workers", type=click.IntRange(0), default=1, help="Job workers beside it.")
+@option("--worker-device", "devices", multiple=True, metavar="SPEC", help="Device of a worker; may be repeated.")
+@declared_flags(RequestLimits)
 @log_options
 def serve(
     host: str,
@@ -68,7 +54,7 @@ def serve(
     worker' on the same database. Ctrl-C ends the service; running jobs are returned to the queue and resume when it
     is started again.
     """
-    from mmsbgen.service.http.service_settings import MIB, RequestLimits, ServiceSettings, is_loopback
+    from mmsbgen.service.http.service_settings import ServiceSettings, is_loopback
     from mmsbgen.service.http.tokens import VARIABLE, given_token, kept_token, own_folder
 
     token = given_token(token_file, os.environ)
@@ -90,10 +76,9 @@ def serve(
         try:
             parse(given[name])
         except ValueError:
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} {given[name]!r}: write it as 100/second, 20/minute or 500/hour") from None
-    given |= {f"max_{name}": given[f"max_{name}"] * MIB for name in ("upload", "graph", "stored")}
-    limits = RequestLimits(**{name.removeprefix("max_"): value for name, value in given.items()})
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} {given[name]!r}: write it as 100/second, 20/minute or 500/hour") from None
+    limits = RequestLimits(**given)
     with listening(host, port) as opened:  # first, as what fails here leaves no file
         folder = own_folder(data or _folder())
         place: Path | None = None

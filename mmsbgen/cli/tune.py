@@ -24,7 +24,7 @@ from mmsbgen.cli.shared.completed_names import family_option, kernel_names, stra
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
-from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
+from mmsbgen.cli.shared.guided_help import GuidedCommand, grouped, option
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.tuner.run.tune_options import TuneOptions, last_moment
@@ -50,15 +50,15 @@ simulated_annealing, firefly_algorithm."""
 @grouped(
     "Devices",
     shared_option("device", "Device, as 'mmsbgen devices' names it; else the best one.", metavar="SPEC"),
-    expert(click.option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once.")),
-    expert(
-        click.option("--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.")
+    option("--workers", metavar="SPEC,...|all", help="Tune on these devices of this machine at once.", expert=True),
+    option(
+        "--scheduler", metavar="ADDRESS", help="Tune on all devices that 'mmsbgen worker' offers there.", expert=True
     ),
 )
 @grouped(
     "Kernels and problem",
     family_option(),
-    click.option(
+    option(
         "--kernel",
         "kernels",
         multiple=True,
@@ -68,26 +68,27 @@ simulated_annealing, firefly_algorithm."""
     ),
     graph_options,
     reading_flags(for_experts=True),
-    click.option(
-        "-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem."
-    ),
-    expert(click.option("--data", type=NamedPath(), help="Measure on this file, for families that read one.")),
-    expert(
-        click.option("--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.")
+    option("-p", "--problem", "values", multiple=True, metavar="NAME=VALUE", help="A size or type of the problem."),
+    option("--data", type=NamedPath(), help="Measure on this file, for families that read one.", expert=True),
+    option(
+        "--fix", "fixed", multiple=True, metavar="AXIS=VALUE,...", help="Keep an axis at these values.", expert=True
     ),
 )
 @grouped(
     "Search",
     declared_flags(TuneOptions, completed={"strategy": strategy_names}),
-    expert(
-        click.option(
-            "--explain-space", is_flag=True, help="Say how many configurations each constraint refuses, and stop."
-        )
+    option(
+        "--explain-space",
+        is_flag=True,
+        help="Say how many configurations each constraint refuses, and stop.",
+        expert=True,
     ),
 )
 @grouped(
     "Results",
-    expert(shared_option("database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")),
+    shared_option(
+        "database", "Tuning database; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL", expert=True
+    ),
     json_option("Print the report as JSON."),
 )
 @log_options

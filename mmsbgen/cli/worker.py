@@ -15,6 +15,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import is_quiet, log_options, note
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -22,41 +23,38 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 @click.command()
 @shared_option("device", "Device, as 'mmsbgen devices' names it; else the best one.", metavar="SPEC")
 @shared_option("database", "Database with the jobs; else MMSBGEN_DATABASE_URL or the user's own.", metavar="URL")
-@click.option(
+@option(
     "--data",
     type=NamedPath(file_okay=False),
     help="Folder for the files of jobs while they run; else one in the user's data folder.",
 )
-@click.option("--kinds", default="tune,detect", show_default=True, help="Kinds of jobs to take.")
-@click.option("--once", is_flag=True, help="Wait for one job, do it and end.")
-@click.option("--drain", is_flag=True, help="End when no job waits.")
-@click.option(
+@option("--kinds", default="tune,detect", help="Kinds of jobs to take.")
+@option("--once", is_flag=True, help="Wait for one job, do it and end.")
+@option("--drain", is_flag=True, help="End when no job waits.")
+@option(
     "--lease",
     type=click.FloatRange(min=1),
     default=60,
-    show_default=True,
     help="Seconds without a word of this worker after which its job goes to another.",
 )
-@click.option(
+@option(
     "--checkpoint-seconds",
     type=click.FloatRange(min=0),
     default=60,
-    show_default=True,
     help="Seconds between the checkpoints of a detection.",
 )
-@click.option(
+@option(
     "--checkpoint-mib",
     type=click.IntRange(min=0),
     default=256,
-    show_default=True,
     help="Larger checkpoints stay in --data, where only workers that share it find them.",
 )
-@click.option(
+@option(
     "--max-hours",
     type=click.FloatRange(0, min_open=True),
     help="Hours that an attempt at a job may take, after which the job fails.",
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Take measurements of a Dask scheduler (tcp://HOST:PORT) instead.")
+@option("--scheduler", metavar="ADDRESS", help="Take measurements of a Dask scheduler (tcp://HOST:PORT) instead.")
 @log_options
 @click.pass_context
 def worker(

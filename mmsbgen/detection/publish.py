@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from mmsbgen.base.progress import stage
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.request import Detection
 from mmsbgen.detection.run_chains import CheckpointError, FinishedRun
@@ -33,7 +35,14 @@ def publish(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     """
     request = checked.request
     try:
-        found = _published(finished, checked)
+        with stage("making results", 1.0) as told:
+
+            def making(what: str, share: float) -> None:
+                told.rename(f"making {what}")
+                told.tell(share)
+                request.on_making(what, share)
+
+            found = _published(finished, checked, making)
         if finished.unsaved is not None and request.state is None and (found.interrupted or request.keep_checkpoint):
             results_too = "" if request.out is None else f" The results are in {request.out}."
             raise CheckpointError(f"There is no checkpoint of the end: {finished.unsaved}{results_too}")
@@ -45,22 +54,22 @@ def publish(finished: FinishedRun, checked: CheckedRequest) -> Detection:
         raise
 
 
-def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
+def _published(finished: FinishedRun, checked: CheckedRequest, making: Callable[[str, float], None]) -> Detection:
     request, sampler, trace = checked.request, finished.sampler, finished.trace
     parts = sampler.split
     threshold = checked_threshold(request.rule, request.threshold)
     needed = entries_needed(request.rule, threshold, sampler.shape.k)
     entries = min(max(needed, request.top), sampler.shape.k)
-    wide = results.memberships(sampler, entries, partial(request.on_making, "memberships"))
-    making = partial(request.on_making, f"communities by the rule {request.rule}")
+    wide = results.memberships(sampler, entries, partial(making, "memberships"))
+    looking = partial(making, f"communities by the rule {request.rule}")
     found, numbered = cover(
-        wide, parts.graph.links, request.rule, threshold, row_source(sampler), making, parts.training_adjacency
+        wide, parts.graph.links, request.rule, threshold, row_source(sampler), looking, parts.training_adjacency
     )
     own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
     memberships = replace(own, others=finished.others)
     with ThreadPoolExecutor(1) as beside:
         calibrated = beside.submit(calibrate, memberships, parts, checked.options.seed)
-        judged = verdict(sampler, wide.indices[:, 0], request.on_making)
+        judged = verdict(sampler, wide.indices[:, 0], making)
     memberships, calibration = calibrated.result()
     interrupted = sampler.iteration < sampler.limit or finished.missing > 0
     rule = {"name": request.rule, "threshold": threshold}
@@ -78,10 +87,11 @@ def _published(finished: FinishedRun, checked: CheckedRequest) -> Detection:
     notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
     if draws := memberships.all_draws:
         of_pi = {} if own.posterior is None else moments.WHOLE_ARRAYS if request.whole else moments.ARRAYS
-        notes["sampling"] = sampling_report(draws, of_pi | ARRAYS, partial(request.on_making, "R-hat"))
+        notes["sampling"] = sampling_report(draws, of_pi | ARRAYS, partial(making, "R-hat"))
     record = results.record(sampler, found, rule, trace, finished.seconds, notes)
     if request.out is not None:
-        results.write(request.out, memberships, found, record, sampler if request.whole else None)
+        with stage(f"writing {request.out.name}"):
+            results.write(request.out, memberships, found, record, sampler if request.whole else None)
     if request.state is None and request.saved is not None and not interrupted and not request.keep_checkpoint:
         request.saved.unlink(missing_ok=True)
     kept = request.saved if interrupted else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import stage
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.plan_chain import planned
@@ -153,15 +154,35 @@ def _run_chain(started: StartedChain, checked: CheckedRequest, stop: StopRequest
         written, unsaved = saved, None
         request.on_checkpoint(saved)
 
-    seconds = run(
-        started.sampler,
-        started.trace,
-        on_progress=request.on_progress,
-        on_checkpoint=None if saved is None else keep,
-        checkpoint_seconds=request.checkpoint_seconds,
-        checkpoint_at_end=True,
-        stop=stop,
-        watch=watch,
-        seconds_before=started.seconds,
-    )
+    first = started.sampler.iteration
+    with stage("running the chain", unit="iterations") as told:
+
+        def progress(sampler: Sampler, trace: Trace) -> None:
+            told.tell(sampler.iteration - first, sampler.limit - first)
+            told.early = not (sampler.options.iterations or sampler.course.end)
+            told.note = _progress_note(sampler, trace)
+            if request.on_progress is not None:
+                request.on_progress(sampler, trace)
+
+        seconds = run(
+            started.sampler,
+            started.trace,
+            on_progress=progress,
+            on_checkpoint=None if saved is None else keep,
+            checkpoint_seconds=request.checkpoint_seconds,
+            checkpoint_at_end=True,
+            stop=stop,
+            watch=watch,
+            seconds_before=started.seconds,
+        )
     return FinishedRun(started.sampler, started.trace, seconds, watch, started.tried, written, unsaved)
+
+
+def _progress_note(sampler: Sampler, trace: Trace) -> str:
+    """Iteration, updates per vertex and the last metrics, with their iteration if it is not the current one."""
+    last, updates = trace[-1], sampler.chain.vertex_updates / sampler.split.graph.n_vertices
+    note = f"iteration {sampler.iteration} of {sampler.limit}, {updates:.1f} updates a vertex"
+    if last.get("auc") is None:
+        return note
+    when = "" if last["iteration"] == sampler.iteration else f" at iteration {last['iteration']}"
+    return f"{note}, AUC {last['auc']:.3f}, perplexity {last['perplexity']:.2f}{when}"

@@ -161,14 +161,7 @@ class MMSB(Parameters, Fitted):
         self._run(source, self._request(given | {"seed": seed}), seed, params)
         return self
 
-    def partial_fit(
-        self,
-        graph: Any = None,
-        y: None = None,
-        *,
-        iterations: int | None = None,
-        **reading: Any,
-    ) -> Self:
+    def partial_fit(self, graph: Any = None, y: None = None, *, iterations: int | None = None, **reading: Any) -> Self:
         """Continue the fitted chain; without an earlier fit the same as :meth:`fit`.
 
         A chain that samples goes on sampling, and its means go on.  One that optimises goes on optimising.

@@ -6,14 +6,7 @@ It knows states, leases and bytes; what a job's payload means is known by who ru
 from __future__ import annotations
 
 from mmsbgen.db.records.job_records import ENDED, STATES, Job, JobEvent
-from mmsbgen.jobs.job_records import (
-    AREAS,
-    KINDS,
-    Lease,
-    LeaseLostError,
-    RequestKeyError,
-    UnknownJobError,
-)
+from mmsbgen.jobs.job_records import AREAS, KINDS, Lease, LeaseLostError, RequestKeyError, UnknownJobError
 from mmsbgen.jobs.queue import Queue
 
 __all__ = [

@@ -70,7 +70,7 @@ def serve(settings: ServiceSettings, opened: socket.socket, workers: int = 0, de
     # Threads switch more often than by default, so that computing ones delay answers less.
     sys.setswitchinterval(0.001)
     server = _Server(config, core)
-    hours = ("--max-hours", str(limits.hours))
+    hours = ("--max-hours", str(limits.max_hours))
     # Signals end only the server, so that the workers are ended in order afterwards.
     with (
         handling(server.handle_exit),

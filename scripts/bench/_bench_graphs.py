@@ -66,7 +66,8 @@ def symmetric(first: Any, second: Any, n: int) -> Arcs:
     """Every link in both directions, once."""
     keep = first != second
     first, second = first[keep], second[keep]
-    pairs = np.unique(np.concatenate([first * n + second, second * n + first]))
+    pairs = np.sort(np.concatenate([first * n + second, second * n + first]))
+    pairs = pairs[np.diff(pairs, prepend=-1) != 0]
     offsets = np.searchsorted(pairs, np.arange(n + 1, dtype=np.int64) * n).astype(np.uint32)
     return Arcs(offsets, (pairs % n).astype(np.uint32), np.arange(n))
 
@@ -80,14 +81,8 @@ def grid(side: int) -> Arcs:
 
 def path(n: int) -> Arcs:
     """Vertices in a row."""
-    degree = np.full(n, 2, np.int64)
-    degree[[0, -1]] = 1
-    offsets = np.concatenate([[0], np.cumsum(degree)])
-    targets = np.empty(2 * n - 2, np.uint32)
-    every = np.arange(n - 1)
-    targets[offsets[:-2] + (every > 0)] = every + 1
-    targets[offsets[1:-1]] = every
-    return Arcs(offsets.astype(np.uint32), targets, np.arange(n))
+    first = np.arange(n - 1, dtype=np.int64)
+    return symmetric(first, first + 1, n)
 
 
 def graph_of(text: str) -> Arcs:

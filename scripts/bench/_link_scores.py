@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import igraph
 import numpy as np
 import numpy.typing as npt
+from _kept import GraphCase
 from scipy.sparse import csr_array, csr_matrix
 
 from mmsbgen.sampler.diagnostics.held_out import auc
@@ -17,6 +20,8 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 #: Distances of near non-links in the graph that is shown.
 NEAR = (2, 3)
+#: Share of the links that is hidden, and the seed of which.
+SHARE, SEED = 0.1, 0
 #: Factors and weights of alternating least squares among which links that are hidden once more choose.
 SIZES, ALPHAS = (16, 64, 128), (1.0, 10.0, 40.0)
 
@@ -67,6 +72,39 @@ def adjacency(n: int, links: Ints) -> Any:
     """The symmetric adjacency ``[n, n]`` as scipy's csr_array of float64."""
     ends = np.concatenate([links, links[:, ::-1]])
     return csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
+
+
+@dataclass
+class LinkCase(GraphCase):
+    """A graph with a tenth of its links hidden, and the pairs to rank."""
+
+    @cached_property
+    def parts(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """The links that are shown, those that are hidden, any non-links and near ones."""
+        rng, n, links = np.random.default_rng(SEED), self.graph.n_vertices, self.graph.links.astype(np.int64)
+        shown, hidden = hide(links, SHARE, rng)
+        count = len(hidden)
+        return shown, hidden, any_non_links(n, links, count, rng), near_non_links(n, links, shown, count, rng)
+
+    @property
+    def pairs(self) -> Ints:
+        """Hidden links, any non-links and near ones, as many of each, one after another."""
+        return np.concatenate(self.parts[1:])
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What the page says of the graph."""
+        shown, hidden, *_ = self.parts
+        rows = adjacency(self.graph.n_vertices, shown)
+        common = rows[hidden[:, 0]].multiply(rows[hidden[:, 1]]).sum(axis=1)
+        alone = np.bincount(shown.ravel(), minlength=self.graph.n_vertices)[hidden].min(axis=1) == 0
+        return {
+            "vertices": self.graph.n_vertices,
+            "links": self.graph.n_links,
+            "hidden": len(hidden),
+            "alone": float(alone.mean()),
+            "common": float((common > 0).mean()),
+        }
 
 
 def _common(weigh: Callable[[Floats], Floats]) -> Callable[[Any, Ints], Floats]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
+from statistics import fmean as mean
 from typing import Any, NamedTuple
 
 from _quality_graphs import COVERS_INTRO, GRAPHS, INTRO, LIMITS, QUOTED, QUOTED_AUC, STARTS_INTRO
@@ -36,11 +37,6 @@ class Result(NamedTuple):
     quoted: bool = False
     note: str = ""
     """How many runs have a result, where not all of them have."""
-
-
-def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean."""
-    return statistics.fmean(values)
 
 
 def deviation(values: Sequence[float]) -> str:

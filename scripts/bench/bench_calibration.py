@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 from _harness import chosen_devices, parser, progress
+from _kept import GraphCase
 from _lfr import lfr
 from _report import Report, save_svg
 
 from mmsbgen.detection.detect import detect
-from mmsbgen.graph import load_edge_list
 from mmsbgen.report import style
 from mmsbgen.sampler.calibration.reliability import reliability
 from mmsbgen.sampler.diagnostics.held_out import log_likelihoods
@@ -70,9 +69,7 @@ def graph_of(name: str, data: Path | None) -> tuple[Ints, int, int]:
         links, members = lfr(*LFR[name], seed=7)
         return links, LFR[name][0], len(members)
     assert data is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        graph = load_edge_list(data / f"{name}.txt.gz")
+    graph = GraphCase(name, data / f"{name}.txt.gz").graph
     return np.array(graph.links), graph.n_vertices, REAL[name]
 
 

@@ -8,7 +8,6 @@ Graphs are those of Lancichinetti and Fortunato with overlapping communities, an
 from __future__ import annotations
 
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +16,11 @@ from typing import Any, NamedTuple
 import igraph
 import numpy as np
 from _harness import chosen_devices, in_processes, parser, progress
+from _kept import GraphCase
 from _lfr import lfr
 from _report import Report
 
 from mmsbgen.detection.detect import detect
-from mmsbgen.graph import load_edge_list
 from mmsbgen.scores.cover import read_cover
 from mmsbgen.scores.measures import evaluate
 
@@ -55,9 +54,7 @@ def graph_of(name: str, data: Path) -> tuple[Any, list[list[Any]]]:
     if name in LFR:
         links, members = lfr(*LFR[name], seed=7)
         return links, [one.tolist() for one in members]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return load_edge_list(data / f"{name}.txt.gz"), read_cover(data / f"{name}.cmty.txt.gz")
+    return GraphCase(name, data / f"{name}.txt.gz").graph, read_cover(data / f"{name}.cmty.txt.gz")
 
 
 def run(job: Job) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,15 +127,11 @@ def check(name: str, libraries: Calls) -> None:
             assert np.allclose(np.array(values, dtype=float), ours, rtol=1e-5, atol=1e-9), (name, library)
 
 
-def timed(call: Callable[[], Any]) -> Callable[[int], float]:
+def seconds_of(call: Callable[[], Any], number: int) -> float:
     """Seconds of a call, for the harness."""
-
-    def run(number: int) -> float:
-        begin = time.perf_counter()
-        call()
-        return time.perf_counter() - begin
-
-    return run
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
 def main() -> None:
@@ -143,8 +140,7 @@ def main() -> None:
     options.add_argument("--graph", type=Path, required=True, help="an undirected graph, such as com-DBLP")
     given = options.parse_args()
     report = Report(
-        "Graph programs",
-        "Milliseconds of a call from Python, in turns; in brackets how many times as fast mmsbgen is.",
+        "Graph programs", "Milliseconds of a call from Python, in turns; in brackets how many times as fast mmsbgen is."
     )
     plain, weighted = inputs(given.graph)
     size = f"{plain.name}: {plain.n_vertices} vertices, {plain.n_arcs // 2} links"
@@ -157,7 +153,9 @@ def main() -> None:
         table = []
         for name, libraries in found.items():
             check(name, libraries)
-            times = interleave({library: timed(call) for library, call in libraries.items()}, given.repetitions)
+            times = interleave(
+                {library: partial(seconds_of, call) for library, call in libraries.items()}, given.repetitions
+            )
             ours = times["mmsbgen"]
             progress(f"{device.platform}, {name}: {ours.text()} ms")
             table.append([name, ours.text(), *(_cell(times.get(library), ours) for library in TARGETS)])

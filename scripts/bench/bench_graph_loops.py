@@ -6,7 +6,8 @@
 Graphs are files, ``rmat:SCALE`` (16 links a vertex), ``grid:SIDE``, ``path:N``, or .npz with offsets and targets.
 A time goes from the first launch to the end of the last, on the host's clock, with graph and state on the device.
 Weights are 1 to 255.  PageRank takes 20 rounds, of arcs that are sorted before.  ``--vary`` adds neighbours of the
-default: each axis's other values.
+default: each axis's other values.  ``--fold WORDS`` times so many searches from 64 sources each instead, one after
+another and folded into one pass over the same vertices and arcs.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from _bench_graphs import graph_of
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.base.errors import MmsbgenError
-from mmsbgen.families.graph import GRAPH, inputs
+from mmsbgen.families.graph import GRAPH, declared_kernel, inputs
+from mmsbgen.families.graph.declare import Rounds, fold
 from mmsbgen.families.graph.generated import features
 from mmsbgen.families.graph.ranks.tiles import arranged
 from mmsbgen.graph import Arcs
 from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
+from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.space import Config, describe
 
 RESULTS = {"bfs": "level", "sssp": "dist", "cores": "core", "pagerank": "rank", "components": "label"}
@@ -144,6 +147,61 @@ def measure(device: Device, name: str, arcs: Arcs, shared: dict[str, Any], optio
     return good
 
 
+STAMP = Argument("stamp", "u32", "inout", "[n] the last round that vertex was put into the frontier for")
+
+
+def reach(name: str) -> Rounds:
+    """Which sources reach a vertex: one algorithm."""
+    state = (Argument(name, "u64", "inout", "[n] a bit for each source"), STAMP)
+    return Rounds(state, name, f"{name}[v]", "sent", "or", "stamp[v] == step")
+
+
+def bound_of(device: Device, a: Rounds, arcs: Arcs) -> BoundKernel:
+    """The kernel of an algorithm in the default configuration."""
+    spec, problem = declared_kernel(a), GRAPH.problem(**features(arcs))
+    return build(device, spec, problem, spec.default(problem, traits_of(device.info)))
+
+
+def measure_folded(device: Device, arcs: Arcs, words: int, repeat: int) -> None:
+    """Print the times of so many algorithms one by one and folded into one; results must be equal.
+
+    Each finds which of 64 sources reach each vertex, by their bits.
+    """
+    n, rng = arcs.n_vertices, np.random.default_rng(0)
+    names = [f"reached_{word}" for word in range(words)]
+    starts = rng.integers(0, n, (words, 64))
+    state: dict[str, Any] = {name: np.zeros(n, np.uint64) for name in names} | {"stamp": np.zeros(n, np.uint32)}
+    for name, those in zip(names, starts, strict=True):
+        np.bitwise_or.at(state[name], those, np.uint64(1) << np.arange(64, dtype=np.uint64))
+    ways = {"one by one": [reach(name) for name in names], "folded": [fold(*(reach(name) for name in names))]}
+    kernels = {way: [bound_of(device, a, arcs) for a in those] for way, those in ways.items()}
+    fixed = {"offsets": arcs.offsets, "targets": arcs.targets, "next": np.zeros(n, np.uint32)}
+    placed = {name: device.upload(array) for name, array in (fixed | state).items()}
+    placed |= {"queue": device.zeros(n, np.uint32), "counts": device.zeros(inputs.COUNTS, np.uint32)}
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    results = {}
+    for _ in range(repeat + 1):
+        for way, those in kernels.items():
+            for name in names:
+                device.write(placed[name], state[name])
+            spent = 0.0
+            for part, kernel in zip([starts] if way == "folded" else starts[:, None], those, strict=True):
+                lists = inputs.lists_of(arcs, np.unique(part))
+                for name in ("queue", "counts"):
+                    device.write(placed[name], lists[name])
+                device.write(placed["stamp"], state["stamp"])
+                device.synchronize()
+                begin = time.perf_counter()
+                kernel.launch(n, placed)
+                device.synchronize()
+                spent += time.perf_counter() - begin
+            times[way].append(spent)
+            results[way] = [device.download(placed[name]) for name in names]
+    assert all(np.array_equal(*pair) for pair in zip(*results.values(), strict=True)), "results differ"
+    alone, folded = (statistics.median(of[1:]) * 1e3 for of in times.values())
+    print(f"  {words} times 64 sources: one by one {alone:.3f} ms, folded {folded:.3f} ms, {alone / folded:.2f} times")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--device", default="cuda:0")
@@ -153,6 +211,7 @@ def main() -> int:
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--vary", action="store_true")
+    parser.add_argument("--fold", type=int, metavar="WORDS", help="compare so many searches with one of all of them")
     parser.add_argument(
         "--with",
         dest="changes",
@@ -169,6 +228,9 @@ def main() -> int:
         for text in options.graph:
             arcs = graph_of(text)
             print(f"{text}: {arcs.n_vertices:,} vertices, {arcs.n_arcs:,} arcs", flush=True)
+            if options.fold:
+                measure_folded(device, arcs, options.fold, options.repeat)
+                continue
             shared = {"offsets": device.upload(arcs.offsets), "targets": device.upload(arcs.targets)}
             shared |= {"in_offsets": shared["offsets"], "sources": shared["targets"]}
             names = options.algorithm or sorted(RESULTS)

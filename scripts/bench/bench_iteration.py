@@ -7,8 +7,7 @@
 Wall-clock time of chains, launches queued ahead, nothing profiled; then stages on the device's clock.  Configurations
 are those that a run would get.
 
-Stars: links, non-links and their mixture.  update_phi alone is timed on the benchmark inputs of the problem
-and configuration that the chain of non-links has.  The report says of each kernel how near its records are.
+Stars: links, non-links and their mixture.  The report says of each kernel how near its records are.
 Blocks: the split step, with and without draws; on CUDA once with products in single precision and once on tensor
 cores.  Each kernel is timed alone too with a wait before and after it, which adds the time of a launch.
 Writes docs/reports/iteration.md and .json, or blocks.
@@ -21,39 +20,23 @@ import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from _harness import (
-    Placed,
-    Sample,
-    add_roofs,
-    advance,
-    chain,
-    config_text,
-    in_turns,
-    opened,
-    parser,
-    progress,
-    wall,
-)
+from _harness import Sample, add_roofs, advance, chain, opened, parser, progress, wall
 from _report import Report
 
 from mmsbgen.backends import Device
 from mmsbgen.db.selection.index import TIERS
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split, load_edge_list, split
-from mmsbgen.kernels.build import BoundKernel, build
 from mmsbgen.sampler.chain.chain_problem import problem_of
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.tuner.measure.roofs import measure_roofs
 
-PHI = "update_phi"
-NON_LINKS = "random-node-non-link"
-KINDS = (NON_LINKS, "random-node-link", "random-node")
+KINDS = ("random-node-non-link", "random-node-link", "random-node")
 WAYS = ("separate", "fused")
-STARS = ["step", "mini-batch", "separate, us", "fused, us", "faster / update_phi"]
-STARS += ["theta's share of separate", "stages by events, us"]
+STARS = ["step", "mini-batch", "separate, us", "fused, us", "stages by events, us"]
 BLOCKS = ["products", "draws", "blocks", "a sweep, ms", "stages by events, ms", "kernels with waits, ms"]
 
 
@@ -90,35 +73,6 @@ def by_kernel(sampler: Sampler) -> dict[str, float]:
     return dict(seconds)
 
 
-class _Nothing:
-    """In the place of a kernel whose part of the time is asked for."""
-
-    def launch(self, count: int, values: dict[str, Any]) -> None:
-        """Queue nothing."""
-
-
-def without_theta(sampler: Sampler, count: int, repetitions: int) -> Sample:
-    """Seconds of an iteration that leaves theta as it is: what lacks is what theta takes within the queue."""
-    kept = {name: sampler.kernels[name] for name in ("theta_partial", "theta_end")}
-    sampler.kernels |= dict.fromkeys(kept, cast(BoundKernel, _Nothing()))
-    try:
-        return wall(sampler, advance, count, repetitions)
-    finally:
-        sampler.kernels |= kept
-
-
-def phi_alone(sampler: Sampler, rounds: int) -> Sample:
-    """Seconds of update_phi by itself as a chain has it, on inputs that rotate; on GPUs in batches queued ahead."""
-    device, kernel = sampler.device, sampler.kernels[PHI]
-    workload = kernel.spec.workload(kernel.problem, 0)
-    placed = Placed.upload(device, workload.count, workload.arguments, workload.rotations)
-    try:
-        bound = build(device, kernel.spec, kernel.problem, kernel.config)
-        return in_turns(device, {PHI: placed.launcher(bound)}, rounds)[PHI]
-    finally:
-        placed.release()
-
-
 def tiers(sampler: Sampler) -> dict[str, list[str]]:
     """Kernels by how near the records are that their configurations come from."""
     found: dict[str, list[str]] = {}
@@ -134,7 +88,7 @@ def text_of(seconds: dict[str, float], scale: float, digits: int) -> str:
 
 def stars(device: Device, parts: Split, base: Options, report: Report, args: argparse.Namespace) -> None:
     """Iterations of stars on one device."""
-    rows, told = [], []
+    rows = []
     chains: dict[str, list[str]] = {}
     for step in args.step or ("reflected", "split"):
         for kind in KINDS:
@@ -146,26 +100,18 @@ def stars(device: Device, parts: Split, base: Options, report: Report, args: arg
                     if fused:
                         found["fused"] = wall(sampler, advance, args.count, args.repetitions)
                         continue
-                    if kind == NON_LINKS:
-                        alone, config = phi_alone(sampler, max(args.repetitions, 3)), sampler.kernels[PHI].config
-                        told.append(f"- {step}: update_phi alone {alone.text(1e6)} us, {config_text(config)}")
                     found["separate"] = wall(sampler, advance, args.count, args.repetitions)
                     records, stages = tiers(sampler), by_stage(sampler, args.count)
-                    bare = without_theta(sampler, args.count, args.repetitions)
             progress(f"{step} {kind}: " + ", ".join(f"{name} {s.text(1e6)} us" for name, s in found.items()))
-            ratio = f"{min(s.median for s in found.values()) / alone.median:.2f}" if kind == NON_LINKS else "-"
-            theta = f"{1 - bare.median / found['separate'].median:.1%}"
             said = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in records.items())
             chains.setdefault(said, []).append(f"{step} {kind}")
             ways = [found[name].text(1e6) if name in found else "-" for name in WAYS]
-            rows.append([step, kind, *ways, ratio, theta, text_of(stages, 1e6, 1)])
+            rows.append([step, kind, *ways, text_of(stages, 1e6, 1)])
             report.data["results"].append(
                 {"device": device.info.spec, "step": step, "kind": kind, "records": records, "stages": stages}
-                | {"alone": alone.as_dict(), "config": dict(config), "without theta": bare.as_dict()}
                 | {"times": {name: sample.as_dict() for name, sample in found.items()}}
             )
-    told += [f"- {', '.join(names)}: configurations are {said}" for said, names in chains.items()]
-    report.text(*told)
+    report.text(*(f"- {', '.join(names)}: configurations are {said}" for said, names in chains.items()))
     report.table(STARS, rows)
 
 

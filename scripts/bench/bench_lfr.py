@@ -19,18 +19,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _kept
 from _harness import progress
-from _kept import (
-    Known,
-    Run,
-    add_options,
-    chosen_methods,
-    commands_of,
-    how_measured,
-    known_runs,
-    make_runs,
-    write_report,
-)
+from _kept import Known, Run
 from _lfr import lfr
 from _quality_graphs import Case
 from _quality_methods import CHOSEN_K, MMSBGEN, OWN
@@ -213,12 +204,12 @@ def write(known: Known, args: argparse.Namespace, ran: bool) -> None:
     """Write the report of all runs, the page and its picture."""
     order = {method: place for place, method in enumerate(METHODS)}
     runs = sorted(map(kept_part, known.values()), key=lambda one: (one["graph"], order[one["method"]]))
-    commands = commands_of(args.report, ran)
-    write_report(args.report, "LFR", commands, {}, runs)
+    commands = _kept.commands_of(args.report, ran)
+    _kept.write_report(args.report, "LFR", commands, {}, runs)
     svg = args.page.with_suffix(".svg")
     picture(runs, svg)
     facts = [
-        *how_measured(commands, runs, args.limit),
+        *_kept.how_measured(commands, runs, args.limit),
         "seeds: 0 for each method; graphs of a kind have different seeds",
     ]
     facts.append(
@@ -234,17 +225,17 @@ def main() -> None:
     parser.add_argument("--mixings", nargs="+", type=float, choices=MIXINGS, default=MIXINGS, help="links across (all)")
     parser.add_argument("--memberships", nargs="+", type=int, choices=MEMBERSHIPS, default=MEMBERSHIPS, help="(all)")
     parser.add_argument("--graphs", type=int, default=2, help="graphs of a kind, with seeds from 0 on (2)")
-    add_options(parser, REPORTS / "lfr.md", REPORTS / "lfr.json", METHODS, limit=180.0)
+    _kept.add_options(parser, REPORTS / "lfr.md", REPORTS / "lfr.json", METHODS, limit=180.0)
     args = parser.parse_args()
 
-    wanted = chosen_methods(parser, args, METHODS)
-    known = known_runs(args.report, BUILD)
+    wanted = _kept.chosen_methods(parser, args, METHODS)
+    known = _kept.known_runs(args.report, BUILD)
     kinds = [*product(args.families, args.mixings, args.memberships)]
     for number, (family, mixing, memberships) in product(range(args.graphs), kinds):
         case = lfr_case(family, mixing, memberships, number, BUILD / "graphs")
         for method in wanted:
             make = partial(run, method, case, args=args)
-            make_runs(case, method, [0], make, known, BUILD, anew=bool(args.only))
+            _kept.make_runs(case, method, [0], make, known, BUILD, anew=bool(args.only))
     write(known, args, ran=bool(args.families))
     progress(f"wrote {args.page} and {args.report}")
 

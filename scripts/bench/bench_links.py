@@ -16,38 +16,14 @@ import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import _kept
 import numpy as np
 from _harness import progress
-from _kept import (
-    GraphCase,
-    Known,
-    Run,
-    add_options,
-    attempt,
-    chosen_methods,
-    commands_of,
-    how_measured,
-    known_runs,
-    make_runs,
-    names,
-    versions_of,
-    write_report,
-)
-from _link_scores import (
-    NEIGHBOURS,
-    Ints,
-    adjacency,
-    any_non_links,
-    best_factors,
-    factors,
-    hide,
-    near_non_links,
-)
+from _kept import Known, Run
+from _link_scores import NEIGHBOURS, SEED, LinkCase, adjacency, best_factors, factors
 from _quality_methods import run_limited
 from _report import REPORTS, ROOT, markdown_table, save_svg
 
@@ -72,7 +48,6 @@ TITLES = {
     "preferential-attachment": "preferential attachment",
     ALS: "ALS, implicit",
 }
-SHARE, SEED = 0.1, 0
 KINDS = ("any pair", "distance 2 or 3")
 
 INTRO = """\
@@ -95,39 +70,6 @@ LIMITS = """\
 
 Each graph was split once. Links that come later may differ from hidden ones. Scores by common neighbours cannot rank
 pairs that have none."""
-
-
-@dataclass
-class LinkCase(GraphCase):
-    """A graph with a tenth of its links hidden, and the pairs to rank."""
-
-    @cached_property
-    def parts(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The links that are shown, those that are hidden, any non-links and near ones."""
-        rng, n, links = np.random.default_rng(SEED), self.graph.n_vertices, self.graph.links.astype(np.int64)
-        shown, hidden = hide(links, SHARE, rng)
-        count = len(hidden)
-        return shown, hidden, any_non_links(n, links, count, rng), near_non_links(n, links, shown, count, rng)
-
-    @property
-    def pairs(self) -> Ints:
-        """Hidden links, any non-links and near ones, as many of each, one after another."""
-        return np.concatenate(self.parts[1:])
-
-    @cached_property
-    def facts(self) -> dict[str, Any]:
-        """What the page says of the graph."""
-        shown, hidden, *_ = self.parts
-        rows = adjacency(self.graph.n_vertices, shown)
-        common = rows[hidden[:, 0]].multiply(rows[hidden[:, 1]]).sum(axis=1)
-        alone = np.bincount(shown.ravel(), minlength=self.graph.n_vertices)[hidden].min(axis=1) == 0
-        return {
-            "vertices": self.graph.n_vertices,
-            "links": self.graph.n_links,
-            "hidden": len(hidden),
-            "alone": float(alone.mean()),
-            "common": float((common > 0).mean()),
-        }
 
 
 def measures(scores: Any) -> Run:
@@ -161,7 +103,7 @@ def found(case: LinkCase, method: str, args: argparse.Namespace, folder: Path) -
     if method in NEIGHBOURS:
         return measures(NEIGHBOURS[method](rows, case.pairs))
     given = best_factors(case.graph.n_vertices, case.parts[0], np.random.default_rng(SEED))
-    about = {"factors": given, "versions": versions_of("implicit")}
+    about = {"factors": given, "versions": _kept.versions_of("implicit")}
     return about | measures(factors(rows, *given)(case.pairs))
 
 
@@ -241,11 +183,11 @@ def write(known: Known, cases: Sequence[LinkCase], args: argparse.Namespace) -> 
     order = {method: place for place, method in enumerate(TITLES)}
     runs = [one for one in known.values() if one["graph"] in graphs]
     runs.sort(key=lambda one: (list(graphs).index(one["graph"]), order[one["method"]]))
-    commands = commands_of(args.report, ran=bool(cases))
-    write_report(args.report, "Hidden links", commands, graphs, runs)
+    commands = _kept.commands_of(args.report, ran=bool(cases))
+    _kept.write_report(args.report, "Hidden links", commands, graphs, runs)
     svg, by_method = args.page.with_suffix(".svg"), {(one["graph"], one["method"]): one for one in runs}
     picture(by_method, graphs, svg)
-    facts = how_measured([f"{COMMAND} {','.join(graphs)}"], runs, args.limit)
+    facts = _kept.how_measured([f"{COMMAND} {','.join(graphs)}"], runs, args.limit)
     facts.append(f"every run, and the commands of each part: [{args.report.name}]({args.report.name})")
     args.page.write_text(page(by_method, graphs, facts, svg.name))
 
@@ -254,22 +196,22 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with NAME.txt.gz")
-    parser.add_argument("--graphs", type=names, default=list(GRAPHS), help=f"names ({', '.join(GRAPHS)})")
+    parser.add_argument("--graphs", type=_kept.names, default=list(GRAPHS), help=f"names ({', '.join(GRAPHS)})")
     parser.add_argument("--device", help="mmsbgen's device, as `mmsbgen devices` names it")
-    add_options(parser, REPORTS / "links.md", REPORTS / "links.json", TITLES, limit=900.0)
+    _kept.add_options(parser, REPORTS / "links.md", REPORTS / "links.json", TITLES, limit=900.0)
     args = parser.parse_args()
 
-    wanted = chosen_methods(parser, args, TITLES)
+    wanted = _kept.chosen_methods(parser, args, TITLES)
     cases = [LinkCase(name, args.data / f"{name}.txt.gz") for name in args.graphs] if args.data else []
     missing = [case.file for case in cases if not case.file.exists()]
     if missing:
         parser.error(f"{missing[0]} is not there: name the folder with --data, or other graphs with --graphs")
-    known = known_runs(args.report, BUILD)
+    known = _kept.known_runs(args.report, BUILD)
     for case in cases:
         for method in wanted:
             make = functools.partial(found, case, method, args)
-            run = functools.partial(attempt, case, method, limit=args.limit, make=make)
-            make_runs(case, method, [SEED], run, known, BUILD, anew=bool(args.only))
+            run = functools.partial(_kept.attempt, case, method, limit=args.limit, make=make)
+            _kept.make_runs(case, method, [SEED], run, known, BUILD, anew=bool(args.only))
     write(known, cases, args)
     progress(f"wrote {args.page} and {args.report}")
 

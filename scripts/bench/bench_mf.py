@@ -11,14 +11,14 @@ Ours and implicit's solve by Cholesky and by conjugate gradients.
 LIBMF (``pip install libmf``) is taken where it is installed.  It tells no error by sweep, and has runs of several
 lengths.
 
-With ``--schedules``, a sweep of each schedule is timed instead, K = 16 and 128, factors in 32 and in 16 bits.  Told is,
-too, what part of its changes hogwild loses.  The size ``netflix`` is for that: ``--scale S`` takes S of the ratings,
-and users and items by its root.
+``--write FILE.npz`` writes the ratings of ``--size`` instead, for ``mmsbgen mf schedules FILE.npz -k 16``: that of
+``netflix`` is too large for the rest.
 """
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,8 @@ from _harness import chosen_devices, parser, progress
 from _report import Report
 from scipy import sparse
 
-from mmsbgen.backends import DeviceInfo, open_device
-from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.factorisation import ALS, MatrixFactorization
-from mmsbgen.factorisation.schedule_times import schedule_times
-from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.generated import generated_ratings
-from mmsbgen.families.mf.layout import Cells
-from mmsbgen.families.mf.schedules import STORAGES
-from mmsbgen.families.mf.workloads import features, sgd_workload
-from mmsbgen.kernels.build import build, release, traits_of, upload
 from mmsbgen.ratings import Ratings, as_ratings
 
 SIZES = {
@@ -97,13 +89,18 @@ def libmf_curve(train: Ratings, test: Ratings, k: int, sweeps: int, threads: int
     return curve
 
 
+def matrix_of(ratings: Ratings) -> Any:
+    """The ratings as a sparse matrix of users by items."""
+    shape = ratings.user_ids.size, ratings.item_ids.size
+    return sparse.csr_matrix((ratings.values.astype(np.float32), (ratings.users, ratings.items)), shape=shape)
+
+
 def implicit_seconds(train: Ratings, k: int, device: str) -> dict[str, float]:
     """Seconds of a sweep over counts: of ours, and of implicit's by its two solvers on as many threads as cores."""
     from implicit.cpu.als import AlternatingLeastSquares
     from threadpoolctl import threadpool_limits
 
-    shape = train.user_ids.size, train.item_ids.size
-    matrix = sparse.csr_matrix((train.values.astype(np.float32), (train.users, train.items)), shape=shape)
+    matrix = matrix_of(train)
     found: dict[str, float] = {}
     for name, solver in SOLVERS.items():
         fit = ALS(k, n_epochs=4, implicit=True, solver=solver, device=device).fit(matrix)
@@ -127,74 +124,21 @@ def equal_error(curves: list[Curve]) -> float:
     return max(min(error for _, error in curve) for curve in curves) * (1 + CLOSE)
 
 
-def schedule_rows(ratings: Ratings, k: int, device: str, storage: str) -> list[list[str]]:
-    """For each schedule what it promises, its steps, and seconds; or its error."""
-    rows = []
-    for each in schedule_times(ratings, k, device, storage=storage):
-        cells = ["", "", "", each["error"]] if "error" in each else [
-            each["steps"] or "", f"{each['placing']:.3g}", f"{each['sweep'] * 1e3:.4g}",
-            f"{each['ratings_per_second'] / 1e6:.4g}",
-        ]  # fmt: skip
-        rows.append([each["schedule"], each["promise"], *map(str, cells)])
-        progress(f"{device}, K = {k}, {storage}: " + ", ".join(rows[-1]))
-    return rows
-
-
-def lost_part(ratings: Ratings, k: int, device: str) -> float:
-    """The part of the changes that a sweep of hogwild loses, when each adds 1 to all coordinates of both rows."""
-    cells = Cells(ratings.users, ratings.items, ratings.values, ratings.user_ids.size, ratings.item_ids.size)
-    problem, spec = MF.problem(K=k, **features(cells)), MF.kernel("sgd_hogwild")
-    given = sgd_workload(spec.name, cells, problem, 0)
-    with open_device(device) as opened:
-        config = dict(spec.default(problem, traits_of(opened.info))) | {"operator": "witness"}
-        arguments = given.prepared(config).arguments
-        placed = upload(opened, given.prepared(config))
-        build(opened, spec, problem, config).launch(given.count, placed).wait()
-        names = ("user_factors", "item_factors")
-        kept = sum((opened.download(placed[name]) - arguments[name]).sum(dtype=np.float64) for name in names)
-        release(placed)
-    return float(1 - kept / (2 * given.count * arguments["user_factors"].shape[1]))
-
-
-def time_schedules(size: str, scale: float, report: Report, devices: list[DeviceInfo]) -> None:
-    """A table of schedules for each device and K."""
-    m, n, count = SIZES[size]
-    users, items = (round(side * scale**0.5) for side in (m, n))
-    ratings = as_ratings(generated_ratings(users, items, round(count * scale), 0))
-    report.text(f"{len(ratings)} ratings of {users} users and {items} items.")
-    for device in devices:
-        report.devices.append(device)
-        for k in (128, 16):
-            for storage in STORAGES:
-                rows = schedule_rows(ratings, k, device.spec, storage)
-                report.text(f"## {device.platform}, K = {k}, {storage}")
-                report.table(["schedule", "promise", "steps", "placing s", "sweep ms", "million ratings/s"], rows)
-                report.data[f"{device.platform} K={k} {storage}"] = rows
-            try:
-                lost = f"hogwild loses {lost_part(ratings, k, device.spec):.2%} of its changes."
-            except MmsbgenError as error:
-                lost = f"what hogwild loses: {error}"
-            progress(lost)
-            report.text(lost)
-
-
 def main() -> None:
     """Time all methods and write the report."""
     options = parser(__doc__, repetitions=1, database=False)
     options.add_argument("--size", choices=SIZES, default="million")
-    options.add_argument("--schedules", action="store_true", help="time a sweep of each schedule")
-    options.add_argument("--scale", type=float, default=1.0, help="part of the ratings, with --schedules")
+    options.add_argument("--write", type=Path, metavar="FILE.npz", help="only write the ratings")
     options.add_argument("--factors", type=int, default=32)
     options.add_argument("--sweeps", type=int, default=40)
     options.add_argument("--threads", type=int, default=2, help="of LIBMF")
     given = options.parse_args()
-    if given.schedules:
-        report = Report("Schedules of matrix factorisation", "Medians of three sweeps.")
-        time_schedules(given.size, given.scale, report, chosen_devices(given.device))
-        report.write(f"mf-schedules-{given.size}", given.output)
-        return
     (m, n, count), k = SIZES[given.size], given.factors
-    train, test = as_ratings(generated_ratings(m, n, count, 0)).held_out(0.1, 0)
+    ratings = as_ratings(generated_ratings(m, n, count, 0))
+    if given.write:
+        sparse.save_npz(given.write, matrix_of(ratings))
+        return
+    train, test = ratings.held_out(0.1, 0)
     report = Report("Matrix factorisation", f"{len(train)} ratings of {m} users and {n} items, K = {k}.")
     theirs = libmf_curve(train, test, k, given.sweeps, given.threads)
     for device in chosen_devices(given.device):

@@ -18,21 +18,9 @@ import sys
 import time
 from pathlib import Path
 
+import _kept
 from _harness import progress
-from _kept import (
-    Known,
-    Run,
-    add_options,
-    attempt,
-    chosen_methods,
-    commands_of,
-    how_measured,
-    known_runs,
-    make_runs,
-    names,
-    versions_of,
-    write_report,
-)
+from _kept import Known, Run
 from _quality_graphs import GRAPHS, HELD_OUT, Case
 from _quality_methods import (
     ADAMIC_ADAR,
@@ -90,7 +78,7 @@ def run_baseline(method: str, case: Case, seed: int, folder: Path, limit: float)
     done = run_limited([*command, str(case.k), str(seed), str(folder)], limit, folder)
     if done.returncode:
         raise RuntimeError((done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1][-300:])
-    found = json.loads((folder / "found.json").read_text()) | {"versions": versions_of(METHODS[method].needs)}
+    found = json.loads((folder / "found.json").read_text()) | {"versions": _kept.versions_of(METHODS[method].needs)}
     return found | {"scores": case.scores(folder / "communities.txt")}
 
 
@@ -115,7 +103,7 @@ def found(method: str, case: Case, seed: int, args: argparse.Namespace, folder: 
 def run(method: str, case: Case, seed: int, args: argparse.Namespace) -> Run:
     """One run as it is kept."""
     make = functools.partial(found, method, case, seed, args)
-    return attempt(case, method, seed, limit=args.limit, make=make)
+    return _kept.attempt(case, method, seed, limit=args.limit, make=make)
 
 
 def seeds_of(method: str, seeds: int) -> range:
@@ -130,7 +118,7 @@ def run_all(cases: list[Case], args: argparse.Namespace, known: Known) -> None:
         offered = AUC_METHODS if case.truth is None else COVER_METHODS
         for method in [one for one in offered if wanted is None or one in wanted]:
             make = functools.partial(run, method, case, args=args)
-            make_runs(case, method, seeds_of(method, args.seeds), make, known, BUILD, anew=bool(args.only))
+            _kept.make_runs(case, method, seeds_of(method, args.seeds), make, known, BUILD, anew=bool(args.only))
 
 
 def write(known: Known, cases: list[Case], args: argparse.Namespace) -> None:
@@ -143,9 +131,9 @@ def write(known: Known, cases: list[Case], args: argparse.Namespace) -> None:
         (one for one in known.values() if one["graph"] in graphs),
         key=lambda one: (list(graphs).index(one["graph"]), order[one["method"]], one["seed"]),
     )
-    write_report(args.report, "Quality", commands_of(args.report, ran=bool(args.data)), graphs, runs)
+    _kept.write_report(args.report, "Quality", _kept.commands_of(args.report, ran=bool(args.data)), graphs, runs)
 
-    facts = how_measured([COMMAND], runs, args.limit)
+    facts = _kept.how_measured([COMMAND], runs, args.limit)
     facts.append("runs with their scores, and the commands of each part: [reports/quality.json](reports/quality.json)")
     args.page.write_text(page(runs, graphs, facts))
 
@@ -154,12 +142,12 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with NAME.txt.gz and NAME.cmty.txt.gz")
-    parser.add_argument("--graphs", type=names, default=list(GRAPHS), help=f"names ({', '.join(GRAPHS)})")
+    parser.add_argument("--graphs", type=_kept.names, default=list(GRAPHS), help=f"names ({', '.join(GRAPHS)})")
     parser.add_argument("--seeds", type=int, default=5, help="runs of each method, with seeds from 0 on (5)")
-    add_options(parser, ROOT / "docs" / "quality.md", REPORTS / "quality.json", ALL_METHODS, limit=120.0)
+    _kept.add_options(parser, ROOT / "docs" / "quality.md", REPORTS / "quality.json", ALL_METHODS, limit=120.0)
     args = parser.parse_args()
 
-    chosen_methods(parser, args, ALL_METHODS)
+    _kept.chosen_methods(parser, args, ALL_METHODS)
     cases = [Case(name, args.data / f"{name}.txt.gz") for name in args.graphs] if args.data else []
     for case in cases:
         missing = [file for file in (case.file, case.file.with_name(f"{case.name}.cmty.txt.gz")) if not file.exists()]
@@ -168,7 +156,7 @@ def main() -> None:
     absent = {missing_library(name) for name in args.only or args.methods or METHODS} - {None}
     if cases and absent:
         parser.error(f"{', '.join(sorted(map(str, absent)))}: not installed; pip install -e '.[benchmark]'")
-    known = known_runs(args.report, BUILD)
+    known = _kept.known_runs(args.report, BUILD)
     run_all(cases, args, known)
     write(known, cases, args)
     progress(f"wrote {args.page} and {args.report}")

@@ -41,7 +41,6 @@ from mmsbgen.backends.ranks.world import World
 from mmsbgen.detection.ranks.following import device_of_rank, follow_rank
 from mmsbgen.detection.ranks.forming import formed_team, open_ranks
 from mmsbgen.families.mmsb import MMSB
-from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.graph import Graph, Split
 from mmsbgen.graph.graph import Adjacency
 from mmsbgen.graph.split import held_out
@@ -87,15 +86,6 @@ def turns_of(sampler: Sampler, args: argparse.Namespace) -> list[float]:
         print(f"{turns[-1]:.4f} s a sweep", file=sys.stderr, flush=True)
         sampler.clipped()
     return turns[1:]
-
-
-def candidates(sampler: Sampler, adjacency: Adjacency) -> list[float]:
-    """Quantiles (0.5, 0.9, 0.99, 1) of the number of candidates of some vertices."""
-    found = []
-    for vertex in np.random.default_rng(0).integers(0, adjacency.n_vertices, 500).tolist():
-        rows = sampler.device.download_rows(sampler.values["communities"], adjacency.row(vertex).astype(np.int64))
-        found.append(np.setdiff1d(rows, [NONE]).size)
-    return [float(x) for x in np.quantile(found, [0.5, 0.9, 0.99, 1.0])]
 
 
 def times(turns: list[float], bytes_moved: int, roof_gbs: float) -> dict[str, Any]:
@@ -158,7 +148,6 @@ def measured(args: argparse.Namespace, device: str | None, world: World | None) 
             "kernel_s": [] if sampler.shared is None else sampler.shared.noted()["rank_seconds"],
             "config": dict(kernel.config),
             "mass": float(opened_device.download(sampler.values["totals"]).sum(dtype=np.float64)) / n,
-            "candidates": candidates(sampler, adjacency),
             "digest": digest.hexdigest()[:16],
         }
         found["then"] = []

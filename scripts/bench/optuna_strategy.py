@@ -14,8 +14,6 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 
 from mmsbgen.tuner.search.candidates import Candidates, Evaluate
 
-__all__ = ["optuna_tpe"]
-
 #: Share of the budget that is drawn at random, and the most of that, which is Optuna's default.
 _FIRST = 0.2
 _MOST_FIRST = 10

@@ -28,8 +28,6 @@ from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, model_
 from mmsbgen.tuner.search.strategies import search
 from mmsbgen.tuner.search.surrogate import expected_slowdowns
 
-__all__ = ["Replay", "Sweep", "known_of_others", "replay", "sweeps"]
-
 Unit = Literal["trials", "seconds"]
 """What a budget counts: configurations, or the seconds that compiling and measuring them took."""
 

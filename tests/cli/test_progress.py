@@ -43,6 +43,10 @@ def test_rate_and_time_left_come_of_what_is_done() -> None:
     assert one.left == pytest.approx(10, rel=0.05)
     one.tell(50e6, 200e6)
     assert line(one) == "reading: 25% done, 5 MB/s, about 30 s left"
+    one.note, one.early = "AUC 0.9", True
+    assert line(one) == "reading: 25% done, 5 MB/s, AUC 0.9, at most 30 s left"
+    one.rename("writing")
+    assert (one.name, one.done, one.seconds < 1) == ("writing", 0, True)
     assert line(Stage("thinking", began=time.monotonic() - 7)) == "thinking: 7 s so far"
 
 

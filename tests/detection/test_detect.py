@@ -16,6 +16,7 @@ import scipy.sparse
 
 import mmsbgen
 from mmsbgen.base.errors import InputError
+from mmsbgen.base.progress import listening
 from mmsbgen.cli.printing.run_summary import summary
 from mmsbgen.detection import detect
 from mmsbgen.graph import load_edge_list
@@ -199,7 +200,7 @@ def test_the_summary_is_short(ring, tmp_path):
     assert lines[-2] == f"Written to {out}: communities.txt, memberships.npz, run.json."
     assert all((out / name).exists() for name in lines[-2].rstrip(".").partition(": ")[2].split(", "))
     assert shlex.split(lines[-1]) == ["Next:", "mmsbgen", "report", str(out)], "a name with blanks is quoted"
-    told = [line for line in result.stderr.splitlines() if not re.match("iteration |making |compiling ", line)]
+    told = [line for line in result.stderr.splitlines() if not re.match("running the chain|making |compiling ", line)]
     assert len(told) == 1, "tuning is not suggested for a short run"
     assert re.fullmatch(r"ring on .*: needs .* of memory, .* free\.", told[0])
     bare = cli(ring, "-k", 4, "-n", 50).stdout
@@ -263,25 +264,23 @@ def test_pairs_for_test_are_evaluated_at_the_end_and_told(ring):
     assert "for test either" in cli(ring, "-k", 3, "-n", 4, "--validation", 0, "-v").stdout
 
 
-def test_progress_without_a_terminal(ring, monkeypatch):
-    from mmsbgen.cli.runs import detect as module
+def test_progress_says_of_which_iteration_its_metrics_are(ring):
+    class Heard:
+        def begin(self, stage):
+            stages[stage.name] = stage
 
-    monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
-    lines = [line for line in cli(ring, "-k", 4, "-n", 50).stderr.splitlines() if line.startswith("iteration ")]
-    assert len(lines) == 1, "one line, then none for ten seconds"
-    assert "of 50," in lines[0]
-    assert "AUC" in lines[0]
+        def end(self, stage):
+            pass
 
-
-def test_progress_says_of_which_iteration_its_metrics_are(ring, monkeypatch):
-    from mmsbgen.cli.runs import detect as module
-
-    monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
-    monkeypatch.setattr(module, "_BETWEEN_LINES", 0.0)
-    told = cli(ring, "-k", 4, "-n", 8, "--evaluate-every", 6, "--no-refine").stderr
-    assert "iteration 6 of 8, 6.0 updates a vertex, AUC" in told
-    (last,) = (line for line in told.splitlines() if line.startswith("iteration 8 of 8, 8.0 updates a vertex, AUC"))
-    assert " at iteration 6, about 0 s left" in last
+    stages = {}
+    options = {"n_communities": 4, "iterations": 8, "evaluate_every": 6, "refine": False}
+    with listening(Heard()):
+        detect.perform(load_edge_list(ring), detect.Request(options, device=PROCESSOR))
+    chain = stages["running the chain"]
+    assert (chain.done, chain.total, chain.early) == (8, 8, False)
+    assert re.fullmatch(
+        r"iteration 8 of 8, 8\.0 updates a vertex, AUC [\d.]+, perplexity [\d.]+ at iteration 6", chain.note
+    )
 
 
 @pytest.mark.parametrize(
@@ -418,18 +417,19 @@ def test_a_chain_that_diverges_is_said(ring):
         )
 
 
-def test_the_making_of_communities_is_told_where_it_takes_long(ring, tmp_path, monkeypatch):
-    from mmsbgen.cli.runs import detect as module
-
-    monkeypatch.setattr(module, "_FIRST_LINE", 0.0)
-    monkeypatch.setattr(module, "_BETWEEN_LINES", 0.0)
+def test_the_making_of_communities_is_told(ring, tmp_path, monkeypatch):
     monkeypatch.setattr("mmsbgen.sampler.state.buffers.EXPLAINED", 20)
-    lines = [line for line in cli(ring, "-k", 4, "-n", 5).stderr.splitlines() if line.startswith("making ")]
-    assert lines[0] == "making memberships, 100% done, about 0 s left"
+    told: list[tuple[str, float]] = []
+    options = {"n_communities": 4, "iterations": 5}
+    detect.perform(
+        load_edge_list(ring),
+        detect.Request(options, device=PROCESSOR, on_making=lambda what, share: told.append((what, share))),
+    )
+    assert told[0] == ("memberships", 1.0)
     # The rule counts the links, three parts of them, three times.
-    assert [line.split(",")[1] for line in lines[1:10]] == [f" {round(100 * part / 9)}% done" for part in range(1, 10)]
-    assert lines[10].startswith("making links with the same degrees, ")
-    assert lines[-1] == "making graphs with the same degrees, 100% done, about 0 s left"
+    assert told[1:10] == [("communities by the rule evidence", pytest.approx(part / 9)) for part in range(1, 10)]
+    assert told[10][0] == "links with the same degrees"
+    assert told[-1] == ("graphs with the same degrees", 1.0)
     assert cli(ring, "-k", 4, "-n", 5, "--quiet", "-o", tmp_path / "out").output == ""
 
 

@@ -41,7 +41,7 @@ _INFO = re.compile(r'(?P<language>[a-z]+)(?: title="(?P<title>[^"]+)")?')
 _NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?(?:ns|us|ms|s|MB|GB|GiB|MiB|KiB)\b)?")
 _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 #: What a run says of itself where it takes long.
-_PROGRESS = re.compile(r"^(?:(?:iteration|making) .* left|.*: .*(?:\d s left|\d s so far))\n", re.MULTILINE)
+_PROGRESS = re.compile(r"^.*: .*(?:\d s left|\d s so far)\n", re.MULTILINE)
 #: Longer than any block of a page may take.
 _LIMIT_S = 120
 

@@ -34,7 +34,6 @@ def test_chains_have_what_the_database_says(scripts: Path, tmp_path: Path) -> No
     for row in rows:
         assert {"theta_partial", "update_phi"} <= set(row["records"]["exact"])
         assert "update_pi" not in row["records"]["exact"]
-        assert row["alone"]["median_s"] > 0
     assert "configurations are exact: " in (tmp_path / "iteration.md").read_text()
 
 

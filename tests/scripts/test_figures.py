@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange.jsonl import Bundle, write
 from mmsbgen.db.records.tuning_records import ProblemRecord
 from mmsbgen.report.style import drawing
-from mmsbgen.report.tuning.cases import cases_of
 from tests.records import GPU, RUN, trial
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
@@ -32,12 +30,8 @@ def test_the_baseline_is_the_median_over_devices(figures: ModuleType, tmp_path: 
     times = {f"opencl:{i}": {"baseline": {"median_s": s}, "1": {"median_s": 0.01}} for i, s in enumerate((0.2, 0.1))}
     report = {"times": {"update_phi": times}, "problem": {"K": 8}, "environment": {"processor": "EPYC"}}
     tmp_path.joinpath("paper_cpu.json").write_text(json.dumps(report))
-    read_baseline = figures.sweep_pictures.read_baseline
-    assert read_baseline(tmp_path / "paper_cpu.json", "update_phi") == (pytest.approx(0.15), {"K": 8}, "EPYC")
-    with pytest.raises(InputError, match="no report of scripts/bench/bench_paper_cpu.py with times of update_pi"):
-        read_baseline(tmp_path / "paper_cpu.json", "update_pi")
-    with pytest.raises(InputError, match=r"none.json cannot be read: No such file"):
-        read_baseline(tmp_path / "none.json", "update_phi")
+    found = figures.by_size.read_baseline(tmp_path / "paper_cpu.json", "update_phi")
+    assert found == (pytest.approx(0.15), {"K": 8}, "EPYC")
 
 
 def _called(figures: ModuleType, *arguments: object) -> Any:
@@ -45,12 +39,11 @@ def _called(figures: ModuleType, *arguments: object) -> Any:
 
 
 def test_the_sweep_figures_have_the_fastest_of_each_value(figures: ModuleType) -> None:
-    sweep, baseline = figures.sweep_pictures, REPORTS / "paper_cpu.json"
-    every = figures.read_trials(str(REPORTS / "tuning-cpu.jsonl.gz"))
-    plain_c = sweep.read_baseline(baseline, "update_phi")
+    plain_c = figures.by_size.read_baseline(REPORTS / "paper_cpu.json", "update_phi")
+    every = figures.cases_in([str(REPORTS / "tuning-cpu.jsonl.gz")])
     with drawing():
-        pictures = {one.name: one for one in sweep.pictures(sweep.comparable(cases_of(every)), 1024, plain_c)}
-    cases = [case for case in sweep.comparable(cases_of(every)) if case.size == 1024]
+        pictures = {one.name: one for one in figures.pictures_of(every, 1024, plain_c)}
+    cases = [case for case in every if case.size == 1024]
     (intel,) = [case for case in cases if "Intel" in case.label]
     rolled, unrolled = pictures["block-size-amd-epyc-2-cores-intel-opencl"].figure.axes
     assert rolled.get_xlabel() == unrolled.get_xlabel() == "block size (work-items)"

@@ -27,6 +27,7 @@ from mmsbgen.cli.shared.completed_names import family_option
 from mmsbgen.cli.shared.configuration import shared_option, shared_value
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.families import resolve_family
@@ -38,9 +39,7 @@ _STATUSES = ("ok", "failed", "invalid", "compile_error", "launch_error", "wrong_
 
 @click.group(cls=MmsbgenGroup, help="Ask the tuning database, and move its records between machines.")
 @shared_option(
-    "database",
-    "A file or an SQLAlchemy URL, instead of MMSBGEN_DATABASE_URL or the user's data folder.",
-    metavar="URL",
+    "database", "A file or an SQLAlchemy URL, instead of MMSBGEN_DATABASE_URL or the user's data folder.", metavar="URL"
 )
 @click.pass_context
 def db(ctx: click.Context, database: str | None) -> None:
@@ -50,10 +49,10 @@ def db(ctx: click.Context, database: str | None) -> None:
 
 @db.command()
 @filter_options
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
 @row_options
 @click.pass_context
-@click.option("--objective", default="time", metavar="NAME", show_default=True, help="Best by time, energy or edp.")
+@option("--objective", default="time", metavar="NAME", help="Best by time, energy or edp.")
 def best(ctx: click.Context, /, objective: str, limit: int | None, **given: Any) -> None:
     """The best configuration of each device, kernel and problem."""
     from mmsbgen.cli.db import printed_rows as rows
@@ -68,9 +67,9 @@ def best(ctx: click.Context, /, objective: str, limit: int | None, **given: Any)
 
 @db.command()
 @filter_options
-@click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so; failed: not ok.")
-@click.option("--run", metavar="UUID", help="Only trials of this tuning run; 8 digits that begin its name will do.")
-@click.option("--limit", type=click.IntRange(min=1), help="Most rows; 50 for a table, else all.")
+@option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so; failed: not ok.")
+@option("--run", metavar="UUID", help="Only trials of this tuning run; 8 digits that begin its name will do.")
+@option("--limit", type=click.IntRange(min=1), help="Most rows; 50 for a table, else all.")
 @row_options
 @click.pass_context
 def trials(ctx: click.Context, /, status: str | None, run: str | None, limit: int | None, **given: Any) -> None:
@@ -104,7 +103,7 @@ def devices(ctx: click.Context, /, **given: Any) -> None:
 
 
 @db.command()
-@click.option("--limit", type=click.IntRange(min=1), help="Most rows.")
+@option("--limit", type=click.IntRange(min=1), help="Most rows.")
 @row_options
 @click.pass_context
 def runs(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
@@ -117,7 +116,7 @@ def runs(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
 
 
 @db.command()
-@click.option("--kernel", metavar="NAME", help="Only this kernel.")
+@option("--kernel", metavar="NAME", help="Only this kernel.")
 @row_options
 @click.pass_context
 def quarantine(ctx: click.Context, /, kernel: str | None, **given: Any) -> None:
@@ -157,8 +156,8 @@ def merge(ctx: click.Context, other: str, as_json: bool) -> None:
 @db.command("export")
 @click.argument("file", type=NamedPath(dir_okay=False))
 @filter_options
-@click.option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
-@click.option("--best", "most", type=click.IntRange(1), metavar="N", help="Only the N best, by today's kernels.")
+@option("--with-host", is_flag=True, help="Keep the names of the machines that tuned.")
+@option("--best", "most", type=click.IntRange(1), metavar="N", help="Only the N best, by today's kernels.")
 @json_option("Print JSON: how many trials, and where.")
 @log_options
 @click.pass_context
@@ -216,12 +215,12 @@ def import_(ctx: click.Context, file: Path, as_json: bool) -> None:
 
 @db.command()
 @filter_options
-@click.option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
+@option("--on", "spec", metavar="DEVICE", help="Explain what a run on this device of this machine gets.")
 @family_option(None)
 @graph_options
-@click.option("--graph-columns", metavar="A,B[,W]", help="As --columns of detect: columns of the table in --graph.")
+@option("--graph-columns", metavar="A,B[,W]", help="As --columns of detect: columns of the table in --graph.")
 @reading_flags("format", "weights", "vertices")
-@click.option("--limit", type=click.IntRange(min=1), default=3, show_default=True, help="The nearest so many.")
+@option("--limit", type=click.IntRange(min=1), default=3, help="The nearest so many.")
 @row_options
 @click.pass_context
 def explain(
@@ -269,14 +268,7 @@ def explain(
 
 @db.command("report")
 @filter_options
-@click.option(
-    "-o",
-    "--out",
-    type=NamedPath(file_okay=False),
-    default=Path("tuning-report"),
-    show_default=True,
-    help="Folder of the report.",
-)
+@option("-o", "--out", type=NamedPath(file_okay=False), default=Path("tuning-report"), help="Folder of the report.")
 @json_option("Print JSON: where the page is, and the names of its pictures.")
 @log_options
 @click.pass_context

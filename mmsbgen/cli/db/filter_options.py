@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError, did_you_mean
 from mmsbgen.cli.shared.common import pairs
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import is_quiet
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def filter_options(command: F) -> F:
     """Add ``--kernel``, ``--device`` and ``--problem``."""
-    for option in (
-        click.option("-p", "--problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."),
-        click.option("--device", metavar="TEXT", help="Part of a recorded device's name or platform, or one here."),
-        click.option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
+    for add in (
+        option("-p", "--problem", multiple=True, metavar="NAME=VALUE", help="A problem parameter; repeatable."),
+        option("--device", metavar="TEXT", help="Part of a recorded device's name or platform, or one here."),
+        option("--kernel", metavar="NAME", help="A kernel, as NAME or FAMILY/NAME."),
     ):
-        command = option(command)
+        command = add(command)
     return command
 
 

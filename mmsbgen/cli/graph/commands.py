@@ -15,7 +15,7 @@ from mmsbgen.base.id_text import plural
 from mmsbgen.cli.shared.common import MmsbgenGroup, keep_inputs, print_or_write
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import expert
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SEEDS_AT_ONCE = 64
 #: Part of a seed's scores that may be missing untold.
 _TOLD = 1e-3
-_SOURCE = click.option("--source", metavar="ID", required=True, help="The vertex that paths begin at.")
+_SOURCE = option("--source", metavar="ID", required=True, help="The vertex that paths begin at.")
 
 
 @click.group(cls=MmsbgenGroup, help="Run an algorithm on a graph: a line for each vertex, with its id and its value.")
@@ -39,19 +39,19 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
     """A command of the group; its function takes what all algorithms do, and its own ``options``."""
 
     def add(function: Any) -> Any:
-        for option in reversed(
+        for one in reversed(
             [
                 click.argument("graph", type=NamedPath()),
                 *options,
-                click.option("--directed", is_flag=True, help="u v of the file is an arc from u to v, not a link."),
+                option("--directed", is_flag=True, help="u v of the file is an arc from u to v, not a link."),
                 reading_flags("format", "columns"),
-                click.option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing."),
+                option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing."),
                 shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
-                expert(shared_option("database", "Tuning database: a path or URL.")),
+                shared_option("database", "Tuning database: a path or URL.", expert=True),
                 log_options,
             ]
         ):
-            function = option(function)
+            function = one(function)
         return graph.command(name, help=help)(function)
 
     return add
@@ -60,9 +60,7 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
 @_algorithm(
     "bfs",
     "Number of arcs on a shortest path from a vertex to each other; inf where there is none. A column for each source.",
-    click.option(
-        "--source", metavar="ID", required=True, multiple=True, help="Vertex that paths begin at; repeatable."
-    ),
+    option("--source", metavar="ID", required=True, multiple=True, help="Vertex that paths begin at; repeatable."),
 )
 def bfs(graph: Path, source: tuple[str, ...], **given: Any) -> None:
     from mmsbgen import algorithms
@@ -135,7 +133,7 @@ def components(graph: Path, **given: Any) -> None:
 @_algorithm(
     "cores",
     "Core numbers: the largest k for which a vertex is in a subgraph of least degree k.",
-    click.option("--k", type=click.IntRange(0), help="Only print the ids of this core's vertices."),
+    option("--k", type=click.IntRange(0), help="Only print the ids of this core's vertices."),
 )
 def cores(graph: Path, k: int | None, **given: Any) -> None:
     from mmsbgen import algorithms
@@ -172,11 +170,9 @@ def triangles(graph: Path, **given: Any) -> None:
 @_algorithm(
     "pagerank",
     "PageRank: the share of its steps that a random walk with restarts spends at each vertex.",
-    click.option("--source", multiple=True, metavar="ID", help="Vertex where walks restart; by default any."),
-    click.option("--alpha", type=float, default=0.85, show_default=True, help="Probability that a walk goes on."),
-    click.option(
-        "--tolerance", type=float, default=1e-6, show_default=True, help="End at a smaller mean change of ranks."
-    ),
+    option("--source", multiple=True, metavar="ID", help="Vertex where walks restart; by default any."),
+    option("--alpha", type=float, default=0.85, help="Probability that a walk goes on."),
+    option("--tolerance", type=float, default=1e-6, help="End at a smaller mean change of ranks."),
 )
 def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: float, **given: Any) -> None:
     from mmsbgen import algorithms
@@ -192,19 +188,13 @@ def pagerank(graph: Path, source: tuple[str, ...], alpha: float, tolerance: floa
     "rank",
     "Personalised PageRank of many seeds at once: for each, the vertices that walks from it visit most. Lines have the "
     "seed, an id and its score.",
-    click.option(
+    option(
         "--seeds", type=NamedPath(dir_okay=False), required=True, help="A seed a line: an id, or several to begin at."
     ),
-    click.option("--top", type=click.IntRange(1), default=100, show_default=True, help="Vertices of each seed."),
-    click.option("--alpha", type=float, default=0.85, show_default=True, help="Probability that a walk goes on."),
-    click.option(
-        "--tolerance",
-        type=float,
-        default=1e-6,
-        show_default=True,
-        help="End when the scores of a seed change by no more in all.",
-    ),
-    expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds.")),
+    option("--top", type=click.IntRange(1), default=100, help="Vertices of each seed."),
+    option("--alpha", type=float, default=0.85, help="Probability that a walk goes on."),
+    option("--tolerance", type=float, default=1e-6, help="End when the scores of a seed change by no more in all."),
+    option("--max-rounds", type=int, default=1000, help="Most rounds.", expert=True),
 )
 def rank(graph: Path, seeds: Path, top: int, alpha: float, tolerance: float, max_rounds: int, **given: Any) -> None:
     import numpy as np
@@ -248,10 +238,10 @@ class _Groups(click.ParamType):  # type: ignore[type-arg]
     "Groups of vertices with alike links, by belief propagation of the stochastic blockmodel. Lines have an id, its "
     "group and how probable that is. With several K, a table on standard error compares their free energies and that "
     "of one group; the groups of the least are printed.",
-    click.option("-k", "numbers", type=_Groups(), required=True, help="Numbers of groups."),
-    click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the starts."),
-    expert(click.option("--starts", type=click.IntRange(1), default=4, show_default=True, help="Starts for each K.")),
-    expert(click.option("--max-rounds", type=int, default=500, show_default=True, help="Most rounds of a start.")),
+    option("-k", "numbers", type=_Groups(), required=True, help="Numbers of groups."),
+    option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Of the starts."),
+    option("--starts", type=click.IntRange(1), default=4, help="Starts for each K.", expert=True),
+    option("--max-rounds", type=int, default=500, help="Most rounds of a start.", expert=True),
 )
 def blockmodel(graph: Path, numbers: list[int], seed: int, starts: int, max_rounds: int, **given: Any) -> None:
     from mmsbgen import algorithms

@@ -14,7 +14,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
+from mmsbgen.cli.shared.guided_help import GuidedCommand, option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
@@ -31,45 +31,43 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
     "its label and the label's share; with -o writes all shares.",
 )
 @click.argument("graph", type=NamedPath())
-@click.option(
+@option(
     "--labels",
     type=NamedPath(dir_okay=False),
     required=True,
     help="Lines `id label [share]`, or a community a line, separated by tabs or spaces (.csv: commas); plain or .gz.",
 )
-@click.option(
+@option(
     "--labels-format",
     type=click.Choice(["pairs", "communities"]),
     help="Lines of --labels: pairs of an id and its label, or communities. By default as the lines look.",
 )
-@click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for results, as detect writes them.")
-@click.option(
+@option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for results, as detect writes them.")
+@option(
     "--rule",
     type=click.Choice(["harmonic", "spread", "published"]),
     default="harmonic",
-    show_default=True,
     help="harmonic holds known labels; spread may change them, and is better where few are known; published is for "
     "comparisons.",
 )
-@click.option(
+@option(
     "--alpha",
     type=float,
     default=0.85,
-    show_default=True,
     help="Weight of neighbours in spread and published; less suits graphs of many links a vertex.",
 )
-@click.option("--tolerance", type=float, default=1e-3, show_default=True, help="Largest change of a share at the end.")
+@option("--tolerance", type=float, default=1e-3, help="Largest change of a share at the end.")
 @reading_flags("columns", "weights")
-@click.option(
+@option(
     "--weighted",
     is_flag=True,
     help="Spread by weights: the column that --columns names, or 'weight', or without a header the third; or the "
     "entries of a matrix.",
 )
-@expert(click.option("--max-rounds", type=int, default=1000, show_default=True, help="Most rounds."))
+@option("--max-rounds", type=int, default=1000, help="Most rounds.", expert=True)
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
-@expert(shared_option("database", "Tuning database: a path or URL."))
-@expert(click.option("--overwrite", is_flag=True, help="Replace files of others, and results of other runs."))
+@shared_option("database", "Tuning database: a path or URL.", expert=True)
+@option("--overwrite", is_flag=True, help="Replace files of others, and results of other runs.", expert=True)
 @json_option("Print the run record instead of lines or a summary.")
 @log_options
 @click.pass_context

@@ -13,7 +13,7 @@ from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, keep_inputs, pr
 from mmsbgen.cli.shared.completed_names import schedule_names
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
-from mmsbgen.cli.shared.guided_help import GuidedCommand, expert
+from mmsbgen.cli.shared.guided_help import GuidedCommand, option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
@@ -21,23 +21,22 @@ if TYPE_CHECKING:
     from mmsbgen.factorisation import ALS, MatrixFactorization
 
 _MODEL = click.argument("model", type=NamedPath(dir_okay=False))
-_COLUMNS = click.option("--columns", metavar="U,I,R", help="Columns of user, item, rating: names, or numbers from 1.")
-_DUPLICATES = click.option(
+_COLUMNS = option("--columns", metavar="U,I,R", help="Columns of user, item, rating: names, or numbers from 1.")
+_DUPLICATES = option(
     "--duplicates",
     type=click.Choice(["error", "mean", "last"]),
     default="error",
-    show_default=True,
     help="What several ratings of a user and an item are.",
 )
-_FACTORS = click.option("-k", "factors", type=click.IntRange(1), default=32, show_default=True, help="Factors.")
-_STORAGE = click.option(
+_FACTORS = option("-k", "factors", type=click.IntRange(1), default=32, help="Factors.")
+_STORAGE = option(
     "--storage",
     type=click.Choice(["float32", "bfloat16"]),
     default="float32",
-    show_default=True,
     help="Type of stored factors; bfloat16 has 16 bits.",
+    expert=True,
 )
-_COUNT = click.option("-n", "count", type=click.IntRange(1), default=10, show_default=True, help="How many.")
+_COUNT = option("-n", "count", type=click.IntRange(1), default=10, help="How many.")
 
 
 @click.group(cls=MmsbgenGroup, help="Factorise ratings of items by users; predict ratings and recommend items.")
@@ -52,49 +51,45 @@ def mf() -> None:
     "ratings or more is held out, and the sweep that predicts it best is kept.",
 )
 @click.argument("ratings", type=NamedPath())
-@click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The model, an .npz file.")
+@option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The model, an .npz file.")
 @_FACTORS
-@click.option(
+@option(
     "--method",
     type=click.Choice(["sgd", "als", "implicit"]),
     default="sgd",
-    show_default=True,
     help="Gradient descent or least squares for ratings; implicit: least squares for counts, such as plays.",
 )
-@click.option("--holdout", type=float, help="Part held out; 0: none.  [default: 0.1 of 1000 or more ratings]")
-@click.option("--test", type=NamedPath(), help="A file of other ratings to hold out; the best sweep by them is kept.")
-@click.option("--epochs", type=click.IntRange(1), help="Most sweeps.  [default: 60; 15 for least squares]")
-@click.option("--reg", type=float, help="Penalty.  [default: 0.1; implicit: 10]")
-@click.option("--learning-rate", type=float, help="Step of the first sweep of sgd.  [default: 0.02]")
-@click.option(
+@option("--holdout", type=float, help="Part held out; 0: none.  [default: 0.1 of 1000 or more ratings]")
+@option("--test", type=NamedPath(), help="A file of other ratings to hold out; the best sweep by them is kept.")
+@option("--epochs", type=click.IntRange(1), help="Most sweeps.  [default: 60; 15 for least squares]")
+@option("--reg", type=float, help="Penalty.  [default: 0.1; implicit: 10]")
+@option("--learning-rate", type=float, help="Step of the first sweep of sgd.  [default: 0.02]")
+@option(
     "--schedule",
     metavar="NAME",
     default="auto",
-    show_default=True,
     shell_complete=schedule_names,
     help="How sgd divides ratings among threads; `mmsbgen mf schedules` lists them.",
 )
-@click.option(
+@option(
     "--deterministic",
     is_flag=True,
     help="The same bits with the same device and tuning database; auto is a schedule that repeats then.",
 )
-@expert(_STORAGE)
-@expert(
-    click.option(
-        "--solver",
-        type=click.Choice(["auto", "cholesky", "cg"]),
-        default="auto",
-        show_default=True,
-        help="How least squares are solved; cg: a few steps of conjugate gradients, auto's choice above 16 factors "
-        "unless counts are large.",
-    )
+@_STORAGE
+@option(
+    "--solver",
+    type=click.Choice(["auto", "cholesky", "cg"]),
+    default="auto",
+    help="How least squares are solved; cg: a few steps of conjugate gradients, auto's choice above 16 factors "
+    "unless counts are large.",
+    expert=True,
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@option("--seed", type=click.IntRange(0, 2**63 - 1), default=0)
 @_COLUMNS
 @_DUPLICATES
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
-@expert(shared_option("database", "Tuning database: a path or URL."))
+@shared_option("database", "Tuning database: a path or URL.", expert=True)
 @json_option("Print JSON: figures of the fit.")
 @log_options
 def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
@@ -204,7 +199,7 @@ def _told(told: dict[str, Any], out: Path) -> str:
 @_COLUMNS
 @_DUPLICATES
 @shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
-@expert(shared_option("database", "Tuning database: a path or URL."))
+@shared_option("database", "Tuning database: a path or URL.", expert=True)
 @json_option("Print JSON.")
 @log_options
 def schedules(
@@ -294,8 +289,8 @@ def evaluate(model: Path, ratings: Path, columns: str | None, duplicates: Any, a
 @mf.command("predict", help="Predict the ratings of PAIRS, a file with user and item a line.")
 @_MODEL
 @click.argument("pairs", type=NamedPath())
-@click.option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing.")
-@click.option("--columns", metavar="U,I", help="Columns of user and item: names, or numbers from 1.")
+@option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing.")
+@option("--columns", metavar="U,I", help="Columns of user and item: names, or numbers from 1.")
 @log_options
 def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> None:
     import numpy as np
@@ -325,7 +320,7 @@ def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> 
 
 @mf.command("recommend", help="The items with the largest predictions for a user who has not rated them.")
 @_MODEL
-@click.option("--user", metavar="ID", required=True, help="The user.")
+@option("--user", metavar="ID", required=True, help="The user.")
 @_COUNT
 @log_options
 def recommend(model: Path, user: str, count: int) -> None:
@@ -338,7 +333,7 @@ def recommend(model: Path, user: str, count: int) -> None:
 
 @mf.command("similar", help="The items that are most like an item, by the angle between factors.")
 @_MODEL
-@click.option("--item", metavar="ID", required=True, help="The item.")
+@option("--item", metavar="ID", required=True, help="The item.")
 @_COUNT
 @log_options
 def similar(model: Path, item: str, count: int) -> None:

@@ -13,6 +13,7 @@ import click
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import output_width, print_csv, print_table
 from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,18 +79,18 @@ class Output:
 
 def row_options(command: F) -> F:
     """Add ``--sort``, ``--columns``, ``--json`` and ``--csv``, as the keywords of :class:`Output`."""
-    for option in (
+    for add in (
         log_options,
         json_option("Print JSON."),
-        click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for spreadsheets."),
-        click.option(
+        option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, for spreadsheets."),
+        option(
             "--columns",
             metavar="NAME,...",
             help="Only these columns: titles, fields of --json, or parts of problem and configuration, such as K.",
         ),
-        click.option("--sort", metavar="NAME", help="Sort by this column; -NAME: the largest first."),
+        option("--sort", metavar="NAME", help="Sort by this column; -NAME: the largest first."),
     ):
-        command = option(command)
+        command = add(command)
     return command
 
 
@@ -102,12 +103,7 @@ def moved(ctx: click.Context, as_json: bool, said: str, counts: dict[str, Any]) 
 
 
 def show(
-    output: Output,
-    columns: Sequence[Column],
-    rows: Sequence[dict[str, Any]],
-    *,
-    empty: str,
-    limit: int | None = None,
+    output: Output, columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, empty: str, limit: int | None = None
 ) -> None:
     """Print rows, or the first ``limit`` of them, as JSON, CSV, a table or lines; ``empty`` is told if there are none.
 

@@ -10,6 +10,7 @@ import click
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import is_formula
 from mmsbgen.cli.shared.common import keep_inputs
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -35,9 +36,9 @@ Communities are numbered from 0, the largest, as in communities.txt; those of `m
 
 @click.command(help=_HELP)
 @click.argument("results", type=NamedPath())
-@click.option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The file to write.")
-@click.option("--to", "format", type=click.Choice(_FORMATS), help="Format; by default what the name of the file says.")
-@click.option(
+@option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The file to write.")
+@option("--to", "format", type=click.Choice(_FORMATS), help="Format; by default what the name of the file says.")
+@option(
     "--graph",
     type=NamedPath(),
     help="The run's graph, where it is no longer where the run found it; for gexf and graphml.",

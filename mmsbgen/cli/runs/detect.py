@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +19,7 @@ from mmsbgen.cli.shared.common import ARGUMENTS, INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import GuidedCommand, expert, grouped
+from mmsbgen.cli.shared.guided_help import GuidedCommand, grouped, option
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
 from mmsbgen.cli.shared.parameter_types import Communities, NamedPath, readable_path
 from mmsbgen.sampler.options.options import Options
@@ -31,12 +29,6 @@ if TYPE_CHECKING:
     from mmsbgen.backends.ranks.world import World
     from mmsbgen.detection.detect import Detection
     from mmsbgen.graph import ReadingOptions
-    from mmsbgen.sampler.chain.sampler import Sampler
-    from mmsbgen.sampler.diagnostics.evaluation import Trace
-
-
-#: Seconds before the first line of progress, and between lines, without a terminal.
-_FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
 
 
 @click.command(
@@ -46,52 +38,46 @@ _FIRST_LINE, _BETWEEN_LINES = 2.0, 10.0
     details="A run optimises; --sample-sweeps, --noise and mini-batches of stars sample.",
 )
 @click.argument("graph", type=NamedPath())
-@click.option("-k", "--communities", "k", type=Communities(), help="Communities; by default held-out pairs choose.")
-@click.option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
+@option("-k", "--communities", "k", type=Communities(), help="Communities; by default held-out pairs choose.")
+@option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for the results.")
 @grouped("Reading the graph", reading_flags())
 @grouped(
     "Device and database",
     shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
-    click.option("--devices", help="Devices that share the sweeps over sparse rows, such as cuda:0,cuda:1."),
-    expert(shared_option("database", "Tuning database: a path or URL.")),
+    option("--devices", help="Devices that share the sweeps over sparse rows, such as cuda:0,cuda:1."),
+    shared_option("database", "Tuning database: a path or URL.", expert=True),
 )
 @grouped(
     "Sampling",
     declared_flags(Options),
-    expert(
-        click.option(
-            "--fused/--separate",
-            default=None,
-            help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but "
-            "for random-node-non-link.",
-        )
+    option(
+        "--fused/--separate",
+        default=None,
+        help="Many iterations of stars in one launch, or a launch a stage; the first is the default on CUDA, but "
+        "for random-node-non-link.",
+        expert=True,
     ),
-    expert(click.option("--step-size", type=float, help="eps_0 of eps = eps_0 (1 + t/t_0)^-kappa.")),
-    expert(
-        click.option(
-            "--start-sum", type=float, default=1.0, show_default=True, help="Row sums at the start; 0 for about K."
-        )
-    ),
+    option("--step-size", type=float, help="eps_0 of eps = eps_0 (1 + t/t_0)^-kappa.", expert=True),
+    option("--start-sum", type=float, default=1.0, help="Row sums at the start; 0 for about K.", expert=True),
 )
 @grouped(
     "Results",
     declared_flags(ResultOptions),
-    expert(click.option("--whole", is_flag=True, help="Write all of pi.")),
-    expert(click.option("--overwrite", is_flag=True, help="Replace unfinished runs and other graphs' results.")),
+    option("--whole", is_flag=True, help="Write all of pi.", expert=True),
+    option("--overwrite", is_flag=True, help="Replace unfinished runs and other graphs' results.", expert=True),
     json_option("Print the run record instead of a summary."),
 )
 @grouped(
     "Going on with a run",
-    click.option(
+    option(
         "--resume", type=NamedPath(), help="Checkpoint, or its folder, to go on from; without -o, results go there."
     ),
-    expert(
-        click.option(
-            "--checkpoint",
-            "keep",
-            is_flag=True,
-            help="Leave a checkpoint at the end too, to add iterations later; it stays.",
-        )
+    option(
+        "--checkpoint",
+        "keep",
+        is_flag=True,
+        help="Leave a checkpoint at the end too, to add iterations later; it stays.",
+        expert=True,
     ),
 )
 @log_options
@@ -147,7 +133,12 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
 
     import_lightly()
     keep_freed_memory()
-    report = _Report(no_progress(context), is_verbose(context))
+
+    def message(text: str) -> None:
+        logs.note(text)
+        if not no_progress(context):
+            click.echo(shown(text), err=True)
+
     resume = None if given["resume"] is None else checkpoint_in(given["resume"])
     out = resume.parent if given["out"] is None and resume is not None else given["out"]
     request = Request(
@@ -163,10 +154,8 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
         overwrite=given["overwrite"],
         reading=reading_of(given),
         world=world,
-        on_progress=report.progress,
-        on_making=report.making,
-        on_message=report.message,
-        on_detail=report.detail,
+        on_message=message,
+        on_detail=message if is_verbose(context) else logs.note,
     )
     if given["keep"] and out is None:
         raise InputError("--checkpoint needs a folder: give -o too")
@@ -175,8 +164,7 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
             "--quiet prints nothing: give a folder for the results with -o too, or --json, or leave it out"
         )
     try:
-        with report:
-            found = perform(readable_path(graph), request)
+        found = perform(readable_path(graph), request)
     except KeyboardInterrupt as stop:
         click.echo(shown(" ".join(["Interrupted; no results were written.", *_notes(stop)])), err=True)
         sys.exit(INTERRUPTED)
@@ -213,9 +201,7 @@ def _given_options(context: click.Context, given: dict[str, Any]) -> dict[str, A
         **{name: name for name in options_of(Options) if name in given},
         "schedule": "step_size",  # the schedule depends on the kind of mini-batches
     }
-    values = given | {
-        "start_sum": given["start_sum"] or None,
-    }
+    values = given | {"start_sum": given["start_sum"] or None}
     typed = {name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     optional = given["resume"] is not None
     if "step_size" in typed or not optional:
@@ -255,93 +241,3 @@ def _schedule(a: float | None, mini_batch: str) -> Any:
     if not a > 0:
         raise InputError(f"--step-size must be positive, got {a}; 0.03 is usual")
     return replace(BLOCK_SCHEDULE if mini_batch == "block" else STAR_SCHEDULE, a=a)
-
-
-class _Report:
-    """Progress: a bar on a terminal, an occasional line elsewhere, nothing when quiet."""
-
-    def __init__(self, quiet: bool, verbose: bool = False) -> None:
-        self.quiet, self.verbose = quiet, verbose
-        self._bar: Any = None
-        self._task: Any = None
-        self._told: str | None = None
-        self._since = self._first = self._next = 0.0
-
-    def __enter__(self) -> _Report:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def message(self, text: str) -> None:
-        logs.note(text)
-        if not self.quiet:
-            click.echo(shown(text), err=True)
-
-    def detail(self, text: str) -> None:
-        """Show ``text`` if details are wanted; it is in the log file in any case."""
-        if self.verbose:
-            self.message(text)
-        else:
-            logs.note(text)
-
-    def progress(self, sampler: Sampler, trace: Trace) -> None:
-        done, limit = sampler.iteration, sampler.limit
-        # A run without a fixed number of iterations may stop early: the time left is an upper bound.
-        about = "about" if sampler.options.iterations or sampler.course.end else "at most"
-        title, line = f"{done}/{limit} iterations", f"iteration {done} of {limit}"
-        self._tell("", done, limit, (title, line, about), lambda: _note(sampler, trace))
-
-    def making(self, what: str, share: float) -> None:
-        """Show progress of making ``what`` from the finished chain, if it takes longer than two seconds."""
-        self._tell(what, share, 1.0, (f"Making {what}", f"making {what}", "about"), lambda: "")
-
-    def _tell(self, what: str, done: float, total: float, texts: tuple[str, str, str], note: Callable[[], str]) -> None:
-        """A bar on a terminal, else a line now and then, in which a share has percents for its note."""
-        if self.quiet:
-            return
-        now, bar = time.monotonic(), sys.stderr.isatty()
-        if self._told != what:
-            self._told, self._since, self._first = what, now, 0.0 if what else done
-            self._next = now + (0.0 if bar and not what else _FIRST_LINE)
-        if now < self._next:
-            return
-        title, line, about = texts
-        self._next = now + (0.1 if bar else _BETWEEN_LINES)
-        if bar:
-            self._show(title, done, total, note())
-        else:
-            left = (now - self._since) / max(0.0 if what else 1.0, done - self._first) * (total - done)
-            click.echo(f"{line}, {note() or f'{done:.0%} done'}, {about} {left:.0f} s left", err=True)
-
-    def _show(self, title: str, completed: float, total: float, note: str) -> None:
-        if self._bar is None:
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            from mmsbgen.cli.shared.console import stderr
-            from mmsbgen.cli.shared.progress_display import mute_stages
-
-            mute_stages()
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-                console=stderr(),
-            )
-            self._task = self._bar.add_task(title, total=total, note="")
-            self._bar.start()
-        self._bar.update(self._task, description=title, completed=completed, total=total, note=note)
-
-
-def _note(sampler: Sampler, trace: Trace) -> str:
-    """Updates per vertex and the last metrics, with their iteration if it is not the current one."""
-    from mmsbgen.cli.printing.run_summary import auc_text
-
-    last = trace[-1]
-    note = f"{sampler.chain.vertex_updates / sampler.split.graph.n_vertices:.1f} updates a vertex"
-    if "auc" in last:
-        when = "" if last["iteration"] == sampler.iteration else f" at iteration {last['iteration']}"
-        note += f", AUC {auc_text(last, 3)}, perplexity {last['perplexity']:.2f}{when}"
-    return note

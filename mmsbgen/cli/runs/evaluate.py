@@ -14,6 +14,7 @@ import click
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.common import print_table
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of, reading_of_option
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -40,7 +41,7 @@ reward communities with few links out of them, which need not be the true ones.
 @click.command(help=_HELP)
 @click.argument("cover", type=NamedPath())
 @click.argument("truth", type=NamedPath(), required=False)
-@click.option("--graph", type=NamedPath(), help="File of the graph, as detect reads it.")
+@option("--graph", type=NamedPath(), help="File of the graph, as detect reads it.")
 @reading_flags("format", "columns", "weights", "vertices")
 @json_option("Print one JSON object.")
 @log_options

@@ -11,6 +11,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
@@ -25,13 +26,13 @@ The page, report.html, needs no other file and no network; its pictures are writ
 
 @click.command(help=_HELP)
 @click.argument("run", type=NamedPath())
-@click.option(
+@option(
     "-o",
     "--out",
     type=NamedPath(file_okay=False),
     help="Folder of the report; default: RUN/report, or MODEL-report beside a model.",
 )
-@click.option(
+@option(
     "--graph",
     type=NamedPath(),
     help="The run's graph, where it is no longer where the run found it: for the drawing and links.",

@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.guided_help import option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,10 +28,9 @@ def family_names(ctx: click.Context, param: click.Parameter, begun: str) -> list
 
 def family_option(default: str | None = "mmsb") -> Callable[[F], F]:
     """``--family`` of commands that take any family."""
-    return click.option(
+    return option(
         "--family",
         default=default,
-        show_default=True,
         metavar="NAME|FILE.py",
         shell_complete=family_names,
         help="Family of the kernels, or the Python file that declares yours.",

@@ -7,7 +7,6 @@ one command; ``[db.best]`` those of a subcommand of ``db``.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +16,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, did_you_mean
+from mmsbgen.cli.shared.guided_help import GuidedOption
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,7 +38,7 @@ class ConfigurationFile:
     error: InputError | None = None
 
 
-class SharedOption(click.Option):
+class SharedOption(GuidedOption):
     """An option of ``SHARED``; in file and environment, a value for one command precedes the value for all."""
 
 
@@ -158,7 +158,8 @@ def defaults(ctx: click.Context, command: click.Command, place: tuple[str, ...])
         elif name in shared and not (value and isinstance(value, str)):
             raise InputError(f"{where} = {value!r}: write a text in quotes")
         elif name not in {*below, *shared}:
-            raise InputError(f"{where} is not known; {_nearest(name, {*options, *below, *shared})}")
+            known = sorted({*options, *below, *shared})
+            raise InputError(f"{where} is not known{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
     return found
 
 
@@ -171,12 +172,6 @@ def _misfit(option: click.Option, value: Any) -> str:
     if option.is_flag:
         return "" if isinstance(value, bool) else "write true or false"
     return f"the option takes a value ({option.type.name})" if isinstance(value, bool) else ""
-
-
-def _nearest(name: str, known: set[str]) -> str:
-    """A suggestion for an unknown name: the most similar known one, or all of them."""
-    near = difflib.get_close_matches(name, sorted(known), 1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
 
 
 def origin(ctx: click.Context, option: click.Option, source: ParameterSource | None) -> str:

@@ -9,7 +9,7 @@ import click
 
 from mmsbgen.base.declared_options import DeclaredOption, options_of
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.guided_help import expert, grouped
+from mmsbgen.cli.shared.guided_help import grouped, option
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ def declared_flags(
         for name in reversed(names):
             one = declared[name]
             flag: Any = _flag(one, (completed or {}).get(name))
-            if one.audience != "everybody":
-                flag = expert(flag)
             command = (grouped(one.group, flag) if one.group else flag)(command)
         return command
 
@@ -51,34 +49,37 @@ def reading_flags(*only: str, for_experts: bool = False) -> Callable[[F], F]:
     from mmsbgen.graph.reading_options import FORMATS
 
     flags = {
-        "format": expert(
-            click.option(
-                "--format",
-                type=click.Choice(FORMATS),
-                default="auto",
-                show_default=True,
-                help="Format of GRAPH; text is an edge list or a table.",
-            )
+        "format": option(
+            "--format",
+            type=click.Choice(FORMATS),
+            default="auto",
+            help="Format of GRAPH; text is an edge list or a table.",
+            expert=True,
         ),
-        "columns": click.option(
-            "--columns", metavar="A,B[,W]", help="Columns of a link's two ends (and weight): names, or numbers from 1."
+        "columns": option(
+            "--columns",
+            metavar="A,B[,W]",
+            help="Columns of a link's two ends (and weight): names, or numbers from 1.",
+            expert=for_experts,
         ),
-        "weights": click.option(
+        "weights": option(
             "--weights",
             metavar="ignore|threshold=X",
             shell_complete=lambda ctx, param, begun: [x for x in ("ignore", "threshold=") if x.startswith(begun)],
             help="Count every row as a link, or rows of weight X or more. By default weights other than 1 are refused.",
+            expert=for_experts,
         ),
-        "vertices": expert(
-            click.option(
-                "--vertices", type=NamedPath(), help="File with one id a line, of vertices with and without links."
-            )
+        "vertices": option(
+            "--vertices",
+            type=NamedPath(),
+            help="File with one id a line, of vertices with and without links.",
+            expert=True,
         ),
     }
 
     def add(command: F) -> F:
         for name in reversed(only or tuple(flags)):
-            command = (expert(flags[name]) if for_experts else flags[name])(command)
+            command = flags[name](command)
         return command
 
     return add
@@ -104,19 +105,19 @@ def reading_of_option(given: Mapping[str, Any], graph: Path | None) -> ReadingOp
 
 
 def _flag(declared: DeclaredOption, complete: Complete | None) -> Callable[[F], F]:
-    flag = f"--{declared.name.replace('_', '-')}"
+    flag, expert = f"--{declared.name.replace('_', '-')}", declared.audience != "everybody"
     if declared.kind is bool:
         if declared.default is not False:
             flag += f"/--no-{flag[2:]}"
-        return click.option(flag, is_flag=True, default=declared.default, help=declared.help)
+        return option(flag, is_flag=True, default=declared.default, help=declared.help, expert=expert)
     bound = int(declared.least) if declared.least > float("-inf") else None
     kinds = {int: click.IntRange(bound) if bound is not None else click.INT, float: click.FLOAT, str: click.STRING}
-    return click.option(
+    return option(
         *filter(None, (declared.flag, flag)),
         type=click.Choice(declared.choices) if declared.choices else kinds[declared.kind],
         default=declared.default,
-        show_default=declared.default is not None,
         metavar=declared.metavar,
         shell_complete=complete,
         help=declared.help,
+        expert=expert,
     )

@@ -10,7 +10,7 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.completed_names import mini_batch_names, partner_names
-from mmsbgen.cli.shared.guided_help import expert
+from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
@@ -28,13 +28,12 @@ def graph_options(command: F) -> F:
         ("--mini-batch", "block", mini_batch_names, "Mini-batches"),
     ):
         help = f"{of}, with --graph."
-        option = click.option(name, default=default, show_default=True, shell_complete=complete, help=help)
-        command = expert(option)(command)
-    for option in (
-        click.option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph."),
-        click.option("--graph", type=NamedPath(), help="For a run of `mmsbgen detect` on this graph."),
+        command = option(name, default=default, shell_complete=complete, help=help, expert=True)(command)
+    for add in (
+        option("-k", "--communities", "k", type=click.IntRange(min=1), help="Communities, with --graph."),
+        option("--graph", type=NamedPath(), help="For a run of `mmsbgen detect` on this graph."),
     ):
-        command = option(command)
+        command = add(command)
     return command
 
 

@@ -12,15 +12,20 @@ _ALL = "mmsbgen.help_all"
 _OTHERS = "Options"
 
 
-def expert(option: Callable[[F], F]) -> Callable[[F], F]:
-    """Leave an option out of ``--help``; ``--help-all`` shows it, and shells complete it."""
+class GuidedOption(click.Option):
+    """An option that shows its default.
 
-    def add(command: F) -> F:
-        command = option(command)
-        _declared(command)[-1].mmsbgen_expert = True  # type: ignore[attr-defined]
-        return command
+    One for experts is left out of ``--help``; ``--help-all`` shows it, and shells complete it.
+    """
 
-    return add
+    def __init__(self, *args: Any, expert: bool = False, **more: Any) -> None:
+        super().__init__(*args, **{"show_default": True, **more})
+        self.expert = expert
+
+
+def option(*names: str, **more: Any) -> Callable[[F], F]:
+    """Add a :class:`GuidedOption`; the arguments are those of ``click.option``, and ``expert``."""
+    return click.option(*names, cls=GuidedOption, **more)
 
 
 def grouped(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
@@ -45,7 +50,7 @@ def _declared(command: Any) -> list[click.Parameter]:
 
 
 class GuidedCommand(click.Command):
-    """A command whose ``--help`` leaves out what :func:`expert` marks.
+    """A command whose ``--help`` leaves out what is for experts.
 
     ``details`` is a text that ``--help-all`` shows below the command's help.
     """
@@ -77,7 +82,7 @@ class GuidedCommand(click.Command):
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
         told = [(one, record) for one in options if (record := one.get_help_record(ctx)) is not None]
         if not ctx.meta.get(_ALL):
-            usual = [record for one, record in told if not hasattr(one, "mmsbgen_expert")]
+            usual = [record for one, record in told if not getattr(one, "expert", False)]
             with formatter.section("Options"):
                 formatter.write_dl(usual)
             return

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from mmsbgen.cli.shared.console import shown
-from mmsbgen.cli.shared.guided_help import expert, grouped
+from mmsbgen.cli.shared.guided_help import GuidedOption, grouped
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,7 +25,7 @@ log = logging.getLogger("mmsbgen.cli")
 
 def log_options(command: F) -> F:
     """Add ``--verbose``, ``--quiet``, ``--log`` and ``--log-file``, before or after the command's name."""
-    return grouped("Messages", verbose_option, quiet_option, expert(log_option), expert(log_file_option))(command)
+    return grouped("Messages", verbose_option, quiet_option, log_option, log_file_option)(command)
 
 
 def _noting(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -46,18 +46,24 @@ def _noting(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
 def _option(*names: str, key: str, **more: Any) -> Callable[[F], F]:
     """An option that is noted, and set by its own environment variable for all commands."""
     variable = f"MMSBGEN_{names[-1].lstrip('-').replace('-', '_').upper()}"
-    return click.option(*names, expose_value=False, envvar=variable, callback=_noting(key), **more)
+    how: dict[str, Any] = {"cls": GuidedOption, "show_default": False, "expose_value": False}
+    return click.option(*names, **how, envvar=variable, callback=_noting(key), **more)
 
 
 verbose_option = _option("-v", "--verbose", key="verbose", count=True, help="Tell more, and log more; -vv: all.")
 log_option = _option(
     "--log",
     key="log",
+    expert=True,
     type=click.Choice(LEVELS, case_sensitive=False),
     help="Least level of what is logged on standard error.  [default: warning]",
 )
 log_file_option = _option(
-    "--log-file", key="file", type=NamedPath(dir_okay=False), help="Append the log to this file too, info and above."
+    "--log-file",
+    key="file",
+    expert=True,
+    type=NamedPath(dir_okay=False),
+    help="Append the log to this file too, info and above.",
 )
 quiet_option = _option("-q", "--quiet", key="quiet", is_flag=True, help="No progress and no messages, errors only.")
 

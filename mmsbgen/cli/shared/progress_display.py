@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -85,8 +87,8 @@ class StageDisplay:
                 continue
             if sys.stderr.isatty():
                 self._draw(shown)
-            elif shown.seconds - self._told.get(id(shown), FIRST - BETWEEN_LINES) >= BETWEEN_LINES:
-                self._told[id(shown)] = shown.seconds
+            elif (now := time.monotonic()) - self._told.get(id(shown), -math.inf) >= BETWEEN_LINES:
+                self._told[id(shown)] = now
                 click.echo(line(shown), err=True)
 
     def _draw(self, stage: Stage) -> None:
@@ -124,6 +126,8 @@ def _note(stage: Stage) -> str:
         parts.append(f"{min(1.0, stage.done / stage.total):.0%} done")
     if stage.unit and stage.rate is not None:
         parts.append(f"{quantity(stage.rate, stage.unit)}/s")
+    if stage.note:
+        parts.append(stage.note)
     if stage.left is not None:
-        parts.append(f"about {stage.left:.0f} s left")
+        parts.append(f"{'at most' if stage.early else 'about'} {stage.left:.0f} s left")
     return ", ".join(parts)

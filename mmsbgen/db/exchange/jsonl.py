@@ -19,13 +19,7 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.db.records.canonical_json import canonical_json
-from mmsbgen.db.records.tuning_records import (
-    Key,
-    QuarantineRecord,
-    RoofRecord,
-    RunRecord,
-    TrialRecord,
-)
+from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
 
 FORMAT = "mmsbgen-tuning"
 VERSION = 2

@@ -58,15 +58,7 @@ class DeviceRecord(CheckedRecord):
     @cached_property
     def identity(self) -> tuple[str | int, ...]:
         """The fields that identify the device, without its driver."""
-        return (
-            self.backend,
-            self.platform,
-            self.vendor,
-            self.name,
-            self.architecture,
-            self.kind,
-            self.compute_units,
-        )
+        return (self.backend, self.platform, self.vendor, self.name, self.architecture, self.kind, self.compute_units)
 
     @cached_property
     def key(self) -> str:

@@ -117,12 +117,7 @@ def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
     runs = run_ids(connection, (r.run for r in roofs))
     devices = part_ids(connection, DEVICES, (r.device for r in roofs))
     rows = [
-        {
-            **plain(r, "run", "device"),
-            "uid": r.uid,
-            "run_id": runs[r.run],
-            "device_id": devices[r.device.key],
-        }
+        {**plain(r, "run", "device"), "uid": r.uid, "run_id": runs[r.run], "device_id": devices[r.device.key]}
         for r in roofs
     ]
     return insert_new(connection, ROOFS, "uid", rows)

@@ -31,17 +31,7 @@ from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pages, connect, locate
 from mmsbgen.db.store.filters import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.migrate import migrate, revision
-from mmsbgen.db.store.schema import (
-    DEVICES,
-    KERNELS,
-    METADATA,
-    PARTS,
-    PROBLEMS,
-    QUARANTINE,
-    ROOFS,
-    RUNS,
-    TRIALS,
-)
+from mmsbgen.db.store.schema import DEVICES, KERNELS, METADATA, PARTS, PROBLEMS, QUARANTINE, ROOFS, RUNS, TRIALS
 
 CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
 
@@ -116,14 +106,7 @@ class Store:
     them are idempotent: existing records are not added again.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        place: Location,
-        *,
-        read_only: bool = False,
-        missing: bool = False,
-    ) -> None:
+    def __init__(self, database: Database, place: Location, *, read_only: bool = False, missing: bool = False) -> None:
         self.database = database
         self.place = place
         self.read_only = read_only

@@ -27,14 +27,7 @@ from mmsbgen.base.user_files import need_memory, read_lines
 from mmsbgen.graph import Graph, ReadingOptions, read_graph
 from mmsbgen.graph.building import check_count, directed_keys, graph_of_links, merged_keys
 from mmsbgen.graph.files import edgelist
-from mmsbgen.graph.files.file_bytes import (
-    BYTE_ORDER_MARK,
-    UTF_16,
-    format_of,
-    record_path,
-    refuse_empty,
-    short_name,
-)
+from mmsbgen.graph.files.file_bytes import BYTE_ORDER_MARK, UTF_16, format_of, record_path, refuse_empty, short_name
 from mmsbgen.graph.files.graph_files import as_read
 from mmsbgen.graph.graph import AT_A_TIME, UInt32Array, UInt64Array, distinct_keys, links_of
 from mmsbgen.graph.ids import WholeText, indices, number_integers, renumber

@@ -60,11 +60,14 @@ class JobReporter:
         self._send(("checkpoint", path))
 
 
+#: Least seconds between two reports, and as a share of the time so far.
+_LEAST_S, _SHARE = 0.5, 1 / 200
+
+
 class Throttle:
     """Limits reports to growing intervals: a run of hours sends about a thousand, not millions."""
 
-    def __init__(self, least_s: float = 0.5, share: float = 1 / 200) -> None:
-        self.least_s, self.share = least_s, share
+    def __init__(self) -> None:
         self._began = time.monotonic()
         self._next = 0.0
 
@@ -73,7 +76,7 @@ class Throttle:
         now = time.monotonic()
         if now < self._next:
             return False
-        self._next = now + max(self.least_s, (now - self._began) * self.share)
+        self._next = now + max(_LEAST_S, (now - self._began) * _SHARE)
         return True
 
 

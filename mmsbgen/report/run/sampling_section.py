@@ -16,10 +16,7 @@ from mmsbgen.sampler.posterior.r_hat import LEAST_DRAWS, split
 Floats = npt.NDArray[np.float64]
 #: Bins of ranks.
 _BINS = 20
-_SHOWN = {
-    "log_likelihoods": "held-out log-likelihood\n(nats a pair)",
-    "effective_communities": "effective communities",
-}
+_SHOWN = {"log_likelihoods": "held-out log-likelihood\n(nats a pair)", "effective_communities": "effective communities"}
 
 
 def sampling_section(told: Mapping[str, Any] | None, draws: list[Draws]) -> Section | None:

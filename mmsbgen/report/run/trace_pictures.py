@@ -137,10 +137,7 @@ def health(record: Record) -> Picture | None:
         return None
     x = _column(rows, "updates_per_vertex")
     figure, ((left, right),) = panels(1, 2, 8.6, 2.9)
-    for axes, name, title in (
-        (left, "mean_row_sum", "mean row sum of phi"),
-        (right, "eps", "step size"),
-    ):
+    for axes, name, title in ((left, "mean_row_sum", "mean row sum of phi"), (right, "eps", "step size")):
         values = _column(rows, name)
         axes.plot(x, values, color=COLOURS[0], marker="o", markersize=2.5, linewidth=1.2)
         axes.set_xlabel(_UPDATES)

@@ -15,17 +15,7 @@ from matplotlib.lines import Line2D
 
 from mmsbgen.base.id_text import pairs, plain
 from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord
-from mmsbgen.report.style import (
-    INK,
-    MANY_MARKS,
-    MUTED,
-    Picture,
-    colour,
-    finish_panels,
-    log_scale,
-    marker,
-    panels,
-)
+from mmsbgen.report.style import INK, MANY_MARKS, MUTED, Picture, colour, finish_panels, log_scale, marker, panels
 from mmsbgen.report.tuning.cases import device_label, problem_texts
 
 #: Most panels, and kernels with a colour.

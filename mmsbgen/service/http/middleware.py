@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmsbgen.service.http.problem_details import answer
 from mmsbgen.service.http.service_metrics import ServiceMetrics
-from mmsbgen.service.http.service_settings import LOOPBACK_NAMES, ServiceSettings, is_loopback
+from mmsbgen.service.http.service_settings import LOOPBACK_NAMES, MIB, ServiceSettings, is_loopback
 
 API = "/api/"
 UPLOADS = frozenset({"/api/v1/records", "/api/v1/jobs/detect"})
@@ -106,7 +106,8 @@ class RequestGate:
             self._hit(self._write_rate, client, "requests that change something")
         if path in COSTLY:
             self._hit(self._costly_rate, client, "requests for sources")
-        most = self.settings.limits.upload if path in UPLOADS and method == "POST" else self.settings.limits.body
+        limits = self.settings.limits
+        most = limits.max_upload * MIB if path in UPLOADS and method == "POST" else limits.body
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise HTTPException(400, "Content-Length must be a whole number")
@@ -128,8 +129,7 @@ class RequestGate:
             if address.is_loopback or not self.settings.loopback:
                 return name
         raise HTTPException(
-            421,
-            f"this service is not called {name[:99]!r}: use its address, or start it with --allow-host {name[:99]}",
+            421, f"this service is not called {name[:99]!r}: use its address, or start it with --allow-host {name[:99]}"
         )
 
     def _check_token(self, header: bytes, client: str) -> None:

@@ -51,7 +51,8 @@ class Uploads:
         """Read links.  Raises ``InputError`` if there are none, ``HTTPException`` 413 if it is too large."""
         limits = self._limits
         facts: GraphFacts = await self._checked(graph_facts, path, columns, weights)
-        for what, count, most in (("vertices", facts.vertices, limits.vertices), ("links", facts.links, limits.links)):
+        for what in ("vertices", "links"):
+            count, most = getattr(facts, what), getattr(limits, f"max_{what}")
             if count > most:
                 raise HTTPException(413, f"the graph has {count} {what}; at most {most} are taken here")
         return facts

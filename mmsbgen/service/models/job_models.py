@@ -50,7 +50,7 @@ class TuneRequest(_model(TuneOptions, body=True, budget_trials=100_000, budget_s
     """A tuning run for a worker, as ``mmsbgen tune`` makes it."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"kernels": ["update_pi"], "problem": {"K": 64}, "budget_trials": 20}]},
+        json_schema_extra={"examples": [{"kernels": ["update_pi"], "problem": {"K": 64}, "budget_trials": 20}]}
     )
 
     device: Text | None = Field(default=None, description="A part of the name of the device that is to be tuned.")

@@ -22,6 +22,7 @@ from mmsbgen.jobs.worker import detection_job as detect_work
 from mmsbgen.jobs.worker import tuning_job as tune_work
 from mmsbgen.service.detections import GRAPH
 from mmsbgen.service.http.problem_details import documented
+from mmsbgen.service.http.service_settings import MIB
 from mmsbgen.service.models.job_models import (
     DetectOptions,
     JobId,
@@ -79,7 +80,7 @@ def found(queue: Queue, job: str) -> Job:
 async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) -> Submitted:
     """Submit a job: tune kernels for a problem on a worker's device."""
     core = context_of(request)
-    most = core.settings.limits.hours * 3600
+    most = core.settings.limits.max_hours * 3600
     if wanted.budget_seconds is not None and wanted.budget_seconds > most:
         raise HTTPException(422, f"budget_seconds={wanted.budget_seconds:g}: at most {most:g} are given to a job here")
     given = wanted.model_dump(exclude_none=True, exclude={"device"}, exclude_defaults=True)
@@ -108,12 +109,14 @@ async def submit_detect(
     core = context_of(request)
     limits = core.settings.limits
     given = options.model_dump(exclude_none=True, exclude={"device"})
-    if isinstance(options.n_communities, int) and options.n_communities > limits.communities:
-        raise HTTPException(422, f"n_communities={options.n_communities}: at most {limits.communities} are taken here")
+    if isinstance(options.n_communities, int) and options.n_communities > limits.max_communities:
+        raise HTTPException(
+            422, f"n_communities={options.n_communities}: at most {limits.max_communities} are taken here"
+        )
     await asyncio.to_thread(detect_work.checked, given)
     await asyncio.to_thread(_check_room, core, key)
     try:
-        async with core.intake.unpacked(_graph_chunks(request), limits.graph) as path:
+        async with core.intake.unpacked(_graph_chunks(request), limits.max_graph * MIB) as path:
             facts = await core.intake.graph(path, options.columns, options.weights)
             packed = path.with_suffix(".gz")
             await asyncio.to_thread(_pack, path, packed)
@@ -286,12 +289,10 @@ def _submit(
 def _check_room(core: ServiceContext, key: str | None) -> None:
     if key is not None and core.queue.requested(key):  # a repeated request makes no new job
         return
-    stored = core.settings.limits.stored
-    if core.queue.stored() >= stored:
-        raise HTTPException(
-            507, f"of the files of all jobs at most {stored >> 20} MiB are kept: delete jobs that have ended"
-        )
-    counts, most = core.queue.counts(), core.settings.limits.jobs
+    stored = core.settings.limits.max_stored
+    if core.queue.stored() >= stored * MIB:
+        raise HTTPException(507, f"of the files of all jobs at most {stored} MiB are kept: delete jobs that have ended")
+    counts, most = core.queue.counts(), core.settings.limits.max_jobs
     if counts["queued"] + counts["running"] >= most:
         raise HTTPException(
             429,

@@ -67,8 +67,7 @@ def metrics(request: Request) -> Response:
     openapi_extra=UPLOAD,
 )
 async def add_records(
-    request: Request,
-    dry_run: Annotated[bool, Query(description="Check only, add nothing.")] = False,
+    request: Request, dry_run: Annotated[bool, Query(description="Check only, add nothing.")] = False
 ) -> kernel_models.Added:
     """Add the records that the database lacks, from JSON lines of ``mmsbgen db export``, plain or gzip.
 

@@ -124,12 +124,7 @@ class Baseline:
         """
         if stage not in _DECLARATIONS:
             raise InputError(f"the baseline has no stage {stage!r}; it has {', '.join(STAGES)}")
-        options = {
-            "k_count": k,
-            "ld": row_length(k),
-            "noise": int(noise),
-            "fused": int(form == "fused"),
-        }
+        options = {"k_count": k, "ld": row_length(k), "noise": int(noise), "fused": int(form == "fused")}
         if stage in ("update_phi", "theta_end"):
             options["published"] = int(step == "published")
         given = {**values, **options}

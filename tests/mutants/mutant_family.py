@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jinja2
-from _mutants import MUTANTS, Mutant
 
 from mmsbgen.families import family
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.render import environment
 from mmsbgen.kernels.space import Axis, Space, Traits
+from tests.mutants.mutants import MUTANTS, Mutant
 
 AXIS = "fault"
 NONE = "none"

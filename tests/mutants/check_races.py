@@ -1,8 +1,7 @@
-#!/usr/bin/env python
 """Run kernels in Oclgrind, which sees each access to memory, and look for data races.
 
-    scripts/check_races.py
-    scripts/check_races.py --kernel update_phi --kernel theta_end
+    python -m tests.mutants.check_races
+    python -m tests.mutants.check_races --kernel update_phi --kernel theta_end
 
 Runs one small configuration of each OpenCL kernel with teams of several work-items, which must have no race, and the
 faults of check_mutants.py that remove barriers, which must have some: on a real device a removed barrier may show in no
@@ -24,8 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-from _mutant_family import AXIS, MUTANT_FAMILY, NONE, config_of
-from _mutants import MUTANTS, PROBLEMS
 
 from mmsbgen.backends import Device, open_device
 from mmsbgen.base.errors import CompileError, MmsbgenError
@@ -35,6 +32,8 @@ from mmsbgen.kernels.build import check, traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
+from tests.mutants.mutant_family import AXIS, MUTANT_FAMILY, NONE, config_of
+from tests.mutants.mutants import MUTANTS, PROBLEMS
 
 K, BLOCKS = 7, (4, 8, 16)
 LOG = "OCLGRIND_LOG"
@@ -149,7 +148,8 @@ def main(kernels: tuple[str, ...]) -> None:
         own = {"OCL_ICD_VENDORS": f"{folder}{os.sep}", LOG: f"{folder}{os.sep}log", "XDG_CACHE_HOME": folder}
         own |= {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_MAX_ERRORS": "1000000"}
         own["OCLGRIND_BUILD_OPTIONS"] = "-cl-opt-disable"  # its LLVM has instructions that it cannot run
-        sys.exit(subprocess.run([sys.executable, *sys.argv], env=os.environ | own, check=False).returncode)
+        again = [sys.executable, "-m", "tests.mutants.check_races", *sys.argv[1:]]
+        sys.exit(subprocess.run(again, env=os.environ | own, check=False).returncode)
 
 
 if __name__ == "__main__":

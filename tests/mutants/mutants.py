@@ -71,7 +71,7 @@ HASHED = {"table": "hash", "slots": 128, "block_size": 64, "rows_in_flight": 1}
 SWEEP = "const u32 a = vertices[index];"
 LOCK = "while (SWAP(table_locks + at, 0u, 1u) != 0u) at = at + 1u < TABLE_COUNT ? at + 1u : 0u;"
 LINKS = "n = (u32)(neighbour_offsets[vertex + 1u] - first)"
-# Races whose results are right in every launch: scripts/check_races.py sees those that lack a barrier, in a simulator.
+# Races whose results are right in every launch: check_races.py sees those that lack a barrier, in a simulator.
 FIRST_WARP = "the first warp, which reads what the others write, also draws, and is the last to arrive"
 FEW_WARPS = "both warps of a block have read long before one of them writes again"
 IN_TURN = "between barriers a processor runs the work-items of a block one after the other"

@@ -12,14 +12,15 @@ from mmsbgen.families import family
 from tests.conftest import IN_CI
 
 
-def test_no_kernel_lacks_a_barrier_and_a_missing_one_is_seen(scripts: Path) -> None:
+@pytest.mark.slow
+def test_no_kernel_lacks_a_barrier_and_a_missing_one_is_seen() -> None:
     if shutil.which("oclgrind") is None:
         message = "Oclgrind is missing: apt-get install oclgrind"
         if IN_CI:
             pytest.fail(message)
         pytest.skip(message)
-    command = [sys.executable, scripts / "check_races.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.mutants.check_races"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stdout + done.stderr
     told = Counter(
         line.rpartition(" (")[0].partition(": ")[2] for line in done.stderr.splitlines() if line.endswith(" s)")

@@ -1,8 +1,7 @@
-#!/usr/bin/env python
 """Tune kernels with faults beside those without, and see that none with a fault is accepted.
 
-    scripts/check_mutants.py --device pocl
-    scripts/check_mutants.py --device cuda:0 --kernel update_phi --kernel theta_end
+    python -m tests.mutants.check_mutants --device pocl
+    python -m tests.mutants.check_mutants --device cuda:0 --kernel update_phi --kernel theta_end
 
 Most faults show only above the sizes of the small check, some only after the first launch.  Prints what the tuner said
 of each.  Ends with status 1 if a fault was accepted that is not harmless on the device, or a sound kernel was not.
@@ -15,8 +14,6 @@ from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import click
-from _mutant_family import AXIS, MUTANT_FAMILY, NONE, config_of
-from _mutants import MUTANTS, PROBLEMS, Mutant
 
 from mmsbgen.backends import DeviceInfo, open_device
 from mmsbgen.cli.shared.common import print_table
@@ -27,8 +24,10 @@ from mmsbgen.tuner.measure.measurer import TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.run.tune import tune
 from mmsbgen.tuner.run.tuning_report import KernelReport
+from tests.mutants.mutant_family import AXIS, MUTANT_FAMILY, NONE, config_of
+from tests.mutants.mutants import MUTANTS, PROBLEMS, Mutant
 
-FAMILY = "_mutant_family:MUTANT_FAMILY"
+FAMILY = "tests.mutants.mutant_family:MUTANT_FAMILY"
 ROOF_BYTES = 64 << 20
 HASTY = Patience(repetitions=3, enough_s=0.02)
 
