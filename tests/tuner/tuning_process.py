@@ -54,7 +54,7 @@ TRIALS = 72
 
 
 def tune_fake(database: str, kernel: str = "update_pi", strategy: str = "exhaustive", full_after: str = "") -> int:
-    """Try ``TRIALS`` configurations on the device that computes nothing, whose answers are not checked; the exit code."""
+    """Try ``TRIALS`` configurations on the device that computes nothing, without a check; the exit code."""
     try:
         with open_store(database) as store:
             tune(
