@@ -24,8 +24,6 @@ from mmsbgen.tuner.measure import trial_process
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.timing import Patience
 from mmsbgen.tuner.measure.trial_process import TrialBench
-from mmsbgen.tuner.run import finals
-from mmsbgen.tuner.run import tune as tune_module
 from mmsbgen.tuner.run.tune import tune
 
 REFERENCE = "program_family:PROGRAMS"
@@ -35,9 +33,6 @@ QUEUE, SCAN = ({"block_size": 64, "method": method} for method in ("queue", "sca
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> KernelFamily:
-    """Its calls are long: a tenth of the seconds in which a tune compares finalists is enough."""
-    monkeypatch.setattr(finals, "FINAL_S", finals.FINAL_S / 10)
-    monkeypatch.setattr(tune_module, "COMPARE_S", tune_module.COMPARE_S / 10)
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     return resolve_family(REFERENCE)
 
