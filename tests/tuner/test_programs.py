@@ -49,16 +49,16 @@ def measurer(programs: KernelFamily, device: Device) -> Iterator[Measurer]:
         yield opened
 
 
-@pytest.mark.parametrize("config", [QUEUE, SCAN], ids=["queue", "scan"])
-def test_a_loop_over_a_frontier_is_timed_from_its_start_each_time(measurer: Measurer, config: dict[str, Any]) -> None:
-    """2,000 launches a call: one that found an empty frontier would take a thousandth."""
-    measurer.load("levels", resolve_family(REFERENCE).problem(n=2000))
-    outcome = measurer.measure(config, patience=HASTY)
-    assert (outcome.status, outcome.message) == ("ok", "")
-    assert outcome.timing is not None
-    assert outcome.timing.batch == 1
-    assert min(outcome.timing.times) > statistics.median(outcome.timing.times) / 10
-    assert min(outcome.timing.times) > 1e-3
+def test_a_loop_over_a_frontier_is_timed_from_its_start_each_time(measurer: Measurer) -> None:
+    """1,000 launches a call: one that found an empty frontier would take a thousandth."""
+    measurer.load("levels", resolve_family(REFERENCE).problem(n=1000))
+    for config in (QUEUE, SCAN):
+        outcome = measurer.measure(config, patience=HASTY)
+        assert (outcome.status, outcome.message) == ("ok", "")
+        assert outcome.timing is not None
+        assert outcome.timing.batch == 1
+        assert min(outcome.timing.times) > statistics.median(outcome.timing.times) / 10
+        assert min(outcome.timing.times) > 1e-3
     in_turns = measurer.turns([QUEUE, SCAN], 3)
     assert all(min(timing.times) > 1e-3 for timing in in_turns)
     assert measurer.recheck([QUEUE, SCAN]) == [None, None]
