@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from mmsbgen.cli import main
 from tests.devices import PROCESSOR
 
 DATA = Path(__file__).parents[1] / "data"
@@ -19,12 +21,12 @@ DATA = Path(__file__).parents[1] / "data"
 def test_a_chain_is_timed_with_what_is_best_by_itself(scripts: Path, tmp_path: Path) -> None:
     """Of theta_partial as tuned for the chain's very problem; of update_phi there are no trials but another K's."""
     database = str(tmp_path / "tuning.sqlite3")
-    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", PROCESSOR, "--quiet", "--database", database]
+    tune = ["tune", "--device", PROCESSOR, "--quiet", "--database", database]
     tune += ["--kernel", "theta_partial", "--roof-mib", "16", "--budget-trials", "4"]
     settings = {"K": 8, "m": 16, "n": 4, "N": 5242, "partners": "uniform", "step": "split", "noise": "on"}
     for name, value in settings.items():
         tune += ["-p", f"{name}={value}"]
-    subprocess.run(tune, capture_output=True, check=True, timeout=240)
+    assert CliRunner().invoke(main, tune).exit_code == 0
     command = [sys.executable, str(scripts / "bench" / "bench_chain.py"), "--device", PROCESSOR, "--source", database]
     command += ["--graph", str(DATA / "CA-GrQc.txt.gz"), "-k", "8", "-m", "16", "-n", "4", "--partners", "uniform"]
     command += ["--mini-batch", "random-node", "--count", "2", "--repetitions", "3", "--most", "2"]
@@ -41,8 +43,7 @@ def test_a_chain_is_timed_with_what_is_best_by_itself(scripts: Path, tmp_path: P
     assert all(len(one["times_s"]) == 3 for one in theta["configs"])
     assert "An iteration by configurations of one kernel" in (tmp_path / "chain.md").read_text()
     exported = tmp_path / "trials.jsonl.gz"
-    export = [sys.executable, "-m", "mmsbgen", "db", "--database", database, "export", str(exported)]
-    subprocess.run(export, capture_output=True, check=True, timeout=60)
+    assert CliRunner().invoke(main, ["db", "--database", database, "export", str(exported)]).exit_code == 0
     command[command.index(database)] = str(exported)
     subprocess.run([*command, "--kernel", "theta_partial"], capture_output=True, check=True, timeout=240)
     (again,) = json.loads((tmp_path / "chain.json").read_text())["results"]
