@@ -34,7 +34,7 @@ settings.register_profile("local", settings.get_profile("default"), deadline=Non
 settings.load_profile("ci" if IN_CI else "local")
 
 MOST_PROCESSES = 4
-"""That run tests at once, one more than cores, as tests also wait: each may hold a gigabyte."""
+"""That run tests at once, two more than cores, as tests wait a third of their time: each may hold a gigabyte."""
 
 MARKED_BY_FIXTURE = {
     "opencl_device": "opencl",
@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What ``-n auto`` means."""
-    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 1)
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 2)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -330,7 +330,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A Chromium for the tests of a file; while it is open, ``asyncio.run`` fails on this thread."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
@@ -338,6 +338,7 @@ def browser() -> Iterator[Browser]:
         if IN_CI:
             pytest.fail(message)
         pytest.skip(message)
+    expect.set_options(timeout=30_000)  # milliseconds; five seconds are short where other tests have the cores
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield opened

@@ -88,18 +88,18 @@ def test_device(device):
 
 @pytest.mark.slow
 def test_marked():
-    work(2)
+    work(1.6)
 
 @pytest.mark.slow
 @pytest.mark.smoke
 def test_smoke():
-    work(2)
+    work(1.6)
 
 def test_waits():
-    time.sleep(2)
+    time.sleep(1.6)
 
 def test_works():
-    work(2)
+    work(1.6)
 """
 
 
@@ -111,7 +111,7 @@ def test_the_quick_part_has_no_device_and_no_slow_test(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert "1 failed, 2 passed, 2 deselected" in done.stdout
-    assert "FAILED test_quick.py::test_works - Failed: took 2." in done.stdout
+    assert "FAILED test_quick.py::test_works - Failed: took 1." in done.stdout
 
 
 def parts_of(folder: Path, *options: str) -> tuple[list[list[str]], str]:

@@ -15,6 +15,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.opencl]
 
+ITERATIONS = 3500
 DATA = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 OPTIONS = [
     "-k",
@@ -27,7 +28,7 @@ OPTIONS = [
     "150",
     "--average",
     "-n",
-    "3000",
+    str(ITERATIONS),
 ]
 COMMAND = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "detect", str(DATA)]
 
@@ -55,34 +56,34 @@ def interrupt(number: int, *args: object) -> tuple[int, str]:
     return process.returncode, "".join(lines) + rest
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("straight")
-    finish(*OPTIONS, "-o", out)
-    return out
+def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path):
+    """By each signal in turn, from where the one before stopped it."""
+    there, straight = tmp_path / "there", tmp_path / "straight"
+    options, before = [*OPTIONS, "-o", there], 0
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        code, said = interrupt(number, *options)
+        assert code == 130, said
+        stopped = json.loads((there / "run.json").read_text())
+        assert stopped["interrupted"] is True
+        assert before < stopped["iterations"] < ITERATIONS
+        assert (
+            f"Interrupted after iteration {stopped['iterations']}. Go on with: mmsbgen detect {DATA} --resume" in said
+        )
+        assert sorted(os.listdir(there)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"]
+        assert before == 0 or f"Resumed after iteration {before}, bit for bit" in said
+        options, before = ["--resume", there / "checkpoint.npz", "-o", there, "--device", "pocl"], stopped["iterations"]
 
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_run_resumes_to_the_same_bits(straight, tmp_path, number):
-    code, said = interrupt(number, *OPTIONS, "-o", tmp_path)
-    assert code == 130, said
-    stopped = json.loads((tmp_path / "run.json").read_text())
-    assert stopped["interrupted"] is True
-    assert 0 < stopped["iterations"] < 3000
-    assert f"Interrupted after iteration {stopped['iterations']}. Go on with: mmsbgen detect {DATA} --resume" in said
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"]
-
-    done = finish("--resume", tmp_path / "checkpoint.npz", "-o", tmp_path, "--device", "pocl")
-    assert f"Resumed after iteration {stopped['iterations']}, bit for bit" in done.stderr
-    with np.load(tmp_path / "memberships.npz") as there, np.load(straight / "memberships.npz") as right:
+    assert f"Resumed after iteration {before}, bit for bit" in finish(*options).stderr
+    finish(*OPTIONS, "-o", straight)
+    with np.load(there / "memberships.npz") as found, np.load(straight / "memberships.npz") as right:
         for name in right:
-            assert np.array_equal(there[name], right[name]), name
-    assert (tmp_path / "communities.txt").read_bytes() == (straight / "communities.txt").read_bytes()
-    there, right = (json.loads((folder / "run.json").read_text()) for folder in (tmp_path, straight))
-    for row in (*there["trace"], *right["trace"]):
+            assert np.array_equal(found[name], right[name]), name
+    assert (there / "communities.txt").read_bytes() == (straight / "communities.txt").read_bytes()
+    found, right = (json.loads((folder / "run.json").read_text()) for folder in (there, straight))
+    for row in (*found["trace"], *right["trace"]):
         del row["seconds"]
-    assert there["trace"] == right["trace"]
-    assert there["interrupted"] is False
+    assert found["trace"] == right["trace"]
+    assert found["interrupted"] is False
 
 
 @pytest.mark.parametrize("loaded", ["click", "numpy"], ids=["the program", "the command"])

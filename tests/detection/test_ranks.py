@@ -54,7 +54,7 @@ def started(
 
         def look() -> None:
             # Those whose parent dies could not be found at the end.
-            while not ended.wait(0.05):
+            while not ended.wait(0.25):
                 with suppress(psutil.Error):
                     below.update((one.pid, one) for one in psutil.Process(run.pid).children(recursive=True))
 

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from mmsbgen.cli import main
 from tests.devices import PROCESSOR
 
 
@@ -18,9 +20,9 @@ from tests.devices import PROCESSOR
 def test_types_of_rows_are_timed_in_turns(scripts: Path, tmp_path: Path) -> None:
     database = str(tmp_path / "tuning.sqlite3")
     sizes = ["-p", "K=16", "-p", "N=2000", "-p", "m=64", "-p", "n=4", "-p", "step=split", "-p", "noise=on"]
-    tune = [sys.executable, "-m", "mmsbgen", "tune", "--device", PROCESSOR, "--quiet", "--database", database, *sizes]
+    tune = ["tune", "--device", PROCESSOR, "--quiet", "--database", database, *sizes]
     tune += ["--kernel", "update_phi", "--roof-mib", "16", "--budget-trials", "2"]
-    subprocess.run(tune, capture_output=True, check=True, timeout=240)
+    assert CliRunner().invoke(main, tune).exit_code == 0
     command = [sys.executable, str(scripts / "bench" / "bench_update_phi.py"), "--device", PROCESSOR, "-k", "16"]
     command += ["-N", "2000", "-m", "64", "-n", "4", "--storage", "bfloat16", "--step", "split", "--roof-mib", "16"]
     command += ["--repetitions", "3", "--output", str(tmp_path), "--name", "found", "--database", database]

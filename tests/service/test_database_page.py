@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -93,7 +94,9 @@ def test_importance_is_the_share_of_variance_that_a_parameter_explains(page: Pag
         tried = [{"a": at % 4, "b": at // 4 % 4, "c": at // 16} for at in range(4096)]
         trials = [{"configuration": one, "median_s": time(one["a"], one["b"])} for one in tried]
         found: float | None = page.evaluate(
-            "async ([trials, axis]) => (await import('/space.js')).importance(trials, axis)", [trials, axis]
+            # As text: values are passed one by one, which takes seconds for so many.
+            "async ([trials, axis]) => (await import('/space.js')).importance(JSON.parse(trials), axis)",
+            [json.dumps(trials), axis],
         )
         return found
 

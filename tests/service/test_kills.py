@@ -39,7 +39,7 @@ OPTIONS = {"n_communities": 6, "iterations": 20, "seed": 1}
 TUNE_EVERY = 4
 """So many jobs to a tune."""
 LEASE_S = 4
-MOST_PAUSE_S = 8.0
+MOST_PAUSE_S = 5.0
 """Between kills; the service takes some seconds more to start again."""
 PATIENCE_S = 600.0
 

@@ -52,7 +52,7 @@ def test_the_toy_is_what_it_is_called() -> None:
 @pytest.mark.parametrize("kind", [ListedRows, BlockRows])
 def test_memberships(chain_device: Device, kind: type[ListedRows | BlockRows]) -> None:
     data = {"linked": np.arange(20)} if kind is BlockRows else {"partners": np.arange(20), "weights": np.ones(20)}
-    with kind(chain_device, *flat(3072), EPS, anchors=ANCHORS, beta=np.full(K, BETA), seed=31, **data) as chains:
+    with kind(chain_device, *flat(2304), EPS, anchors=ANCHORS, beta=np.full(K, BETA), seed=31, **data) as chains:
         chains.advance(2000)
         found = Moments(MEAN)
         observe(chains.advance, lambda: chains.rows()[0], found, looks=12, apart=150)
@@ -65,7 +65,7 @@ def test_memberships(chain_device: Device, kind: type[ListedRows | BlockRows]) -
 @pytest.mark.slow
 def test_memberships_by_the_reference() -> None:
     """All chains in one row: the drift is scaled so that each coordinate feels the sum of its own chain's phi."""
-    m, q = 600, np.where(np.eye(K)[:3] > 0, BETA, DELTA)
+    m, q = 450, np.where(np.eye(K)[:3] > 0, BETA, DELTA)
     phi = np.maximum(np.random.default_rng(32).dirichlet(POSTERIOR, m), FLOOR)
     found = Moments(MEAN)
     for iteration in range(3500):

@@ -78,7 +78,7 @@ def expect(found: Moments, right: Moments) -> None:
 @pytest.mark.parametrize("toy", TOYS.values(), ids=TOYS)
 def test_blocks_sample_the_posterior(toy: Toy) -> None:
     """At the step of sampling sweeps, begun in the posterior: four relaxation times of a row, then samples."""
-    right, gibbs = exact(toy, 600, 300)
+    right, gibbs = exact(toy, 450, 300)
     chains = Chains(toy, gibbs)
     found = Moments(0.5)
     for sweep in range(1800):
@@ -107,7 +107,7 @@ def test_sparse_rows_sample_the_posterior() -> None:
 @pytest.mark.parametrize("toy", [CLIQUES, THREE], ids=["two cliques", "three groups"])
 def test_stars_sample_the_posterior(toy: Toy) -> None:
     """By their default steps after two thousand iterations, begun in the posterior."""
-    right, gibbs = exact(toy, 600, 300)
+    right, gibbs = exact(toy, 450, 300)
     chains = Chains(toy, gibbs)
     scale = 1 / max(1.0, len(toy.links) / toy.k + (toy.n / toy.k) ** 2 / 4)
     found = Moments(0.5)

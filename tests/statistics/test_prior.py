@@ -58,7 +58,7 @@ def test_the_reference_finds_the_prior(k: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [ListedRows, BlockRows])
-@pytest.mark.parametrize(("k", "eps"), [(10, 0.03), (50, 0.03), (300, 0.03), (300, 2.0)])
+@pytest.mark.parametrize(("k", "eps"), [(10, 0.03), (50, 0.03), (300, 0.1), (300, 2.0)])
 def test_chains_find_the_prior(chain_device: Device, kind: type[ListedRows | BlockRows], k: int, eps: float) -> None:
     """From a start that is far from it; a time of 7 leaves a thousandth of what sums had too much."""
     with kind(chain_device, *flat(k), eps, seed=22) as chains:

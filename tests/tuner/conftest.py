@@ -8,6 +8,15 @@ from pathlib import Path
 import pytest
 
 from mmsbgen.db.store.tuning_store import Store, open_store
+from mmsbgen.tuner.run import finals
+from mmsbgen.tuner.run import tune as tune_module
+
+
+@pytest.fixture(autouse=True)
+def short_finals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finalists are compared for a tenth of the seconds that users wait, which are most of a small tune."""
+    monkeypatch.setattr(finals, "FINAL_S", finals.FINAL_S / 10)
+    monkeypatch.setattr(tune_module, "COMPARE_S", tune_module.COMPARE_S / 10)
 
 
 @pytest.fixture

@@ -20,9 +20,10 @@ from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families import resolve_family
 from mmsbgen.tuner.run.tune import tune
 from tests.disks import MMSBGEN, in_a_file_system_of_its_own
+from tests.tuner.tuning_process import TRIALS
 
 TUNE = "tune --device fake --kernel update_phi --roof-mib 1 --quiet --budget-trials 3"
-TUNE_150 = f"{sys.executable} {Path(__file__).with_name('tuning_process.py')}"
+TUNE_FAKE = f"{sys.executable} {Path(__file__).with_name('tuning_process.py')}"
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -37,10 +38,10 @@ def test_a_full_disk_keeps_what_it_has_and_the_run_goes_on_when_there_is_room(tm
     done = in_a_file_system_of_its_own(
         f"""
         mount -t tmpfs -o size=400k none disk || exit 99
-        {TUNE_150} disk/tuning.sqlite3 > first.out 2> first.err; echo $? > first.code
+        {TUNE_FAKE} disk/tuning.sqlite3 > first.out 2> first.err; echo $? > first.code
         {MMSBGEN} db {database} trials --limit 1000 --json > first.json || exit 98
         mount -o remount,size=64m disk || exit 99
-        {TUNE_150} disk/tuning.sqlite3 > second.out 2> second.err; echo $? > second.code
+        {TUNE_FAKE} disk/tuning.sqlite3 > second.out 2> second.err; echo $? > second.code
         {MMSBGEN} db {database} trials --limit 1000 --json > second.json || exit 98
         """,
         tmp_path,
@@ -59,10 +60,10 @@ def stopped_and_went_on(folder: Path, message: str) -> None:
     assert f"{message} and repeat the command" in error
     assert (folder / "second.code").read_text() == "0\n", (folder / "second.err").read_text()
     first, second = rows(folder / "first.json"), rows(folder / "second.json")
-    assert 0 < len(first) < 150
+    assert 0 < len(first) < TRIALS
     assert {row["trial"] for row in first} <= {row["trial"] for row in second}
     searched = [(json.dumps(row["config"], sort_keys=True), row) for row in second if row["round"] == 0]
-    assert len({config for config, _ in searched}) == 150
+    assert len({config for config, _ in searched}) == TRIALS
     assert set(Counter((config, row["run"]) for config, row in searched).values()) == {1}
     # What the first run gave up, as it seemed far behind the best, is the only thing that the second measured again.
     known = {config for config, row in searched if row["run"] == first[0]["run"] and not row["extra"].get("given_up")}
@@ -87,7 +88,7 @@ def test_a_server_whose_disk_is_full_keeps_what_it_has_and_the_run_goes_on_when_
 @pytest.mark.slow
 def test_a_limit_on_the_size_of_files_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
     """Needs no rights: the system refuses to let the file grow."""
-    command = f"{TUNE_150} {tmp_path}/tuning.sqlite3"
+    command = f"{TUNE_FAKE} {tmp_path}/tuning.sqlite3"
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
@@ -102,20 +103,20 @@ def test_a_limit_on_the_size_of_files_is_told_and_nothing_is_lost(tmp_path: Path
         text=True,
         check=True,
     )
-    assert 0 < len(json.loads(listed.stdout)) < 150
+    assert 0 < len(json.loads(listed.stdout)) < TRIALS
 
 
 @pytest.mark.slow
 def test_a_disk_that_is_full_in_the_climb_ends_the_run_as_failed(tmp_path: Path) -> None:
-    """The search of 150 ends after some 112; had the failure been passed over, there would be room again."""
-    command = f"{TUNE_150} {tmp_path}/tuning.sqlite3 default 120"
+    """The search ends after three quarters; had the failure been passed over, there would be room again."""
+    command = f"{TUNE_FAKE} {tmp_path}/tuning.sqlite3 update_phi default {TRIALS * 4 // 5}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=200)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert f"the database {tmp_path}/tuning.sqlite3" in done.stderr
     with open_store(tmp_path / "tuning.sqlite3") as store:
         assert [run.status for run in store.runs()] != ["finished"]
-        assert len([trial for trial in store.trials() if trial.round == 0]) == 120
+        assert len([trial for trial in store.trials() if trial.round == 0]) == TRIALS * 4 // 5
 
 
 @pytest.mark.slow

@@ -58,11 +58,11 @@ def test_what_a_launch_uses_is_counted_between_steps_of_a_coarse_counter(pocl_de
     turns, alive = (100_000 if told_s else 10), []
     queued = 10 if told_s else 10_000
     meter = Work((2 if told_s else 1) * queued * turns)
-    with pocl_device.zeros(64, np.float32) as y:
+    with pocl_device.zeros(16, np.float32) as y:
 
         def launch(turn: int) -> Event:
             meter.turns += turns
-            return kernel.launch((4,), (16,), (y, np.uint32(turns)))
+            return kernel.launch((1,), (16,), (y, np.uint32(turns)))
 
         launch(0).wait()
         energy = measure_energy(pocl_device, launch, meter, told_s, alive=lambda: alive.append(meter.turns))

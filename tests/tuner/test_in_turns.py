@@ -223,8 +223,8 @@ def test_one_process_measures_alone_where_the_other_cannot(
     real = Measurer.place
 
     monkeypatch.setattr(Measurer, "place", place)
-    report = small(pocl_device, store, ["update_phi"])
-    assert report.kernels[0].statuses == {"ok": 24}
+    report = small(pocl_device, store, ["update_phi"], budget_trials=6)
+    assert report.kernels[0].statuses == {"ok": 6}
     assert len({measurer for measurer, _ in noted}) == 1
 
 

@@ -32,7 +32,7 @@ from mmsbgen.tuner.run.earlier_trials import end_dead_runs, known_finals, known_
 from tests.conftest import IN_CI
 from tests.records import GPU
 
-KILLS = 12
+KILLS = 8
 
 
 def having(mark: str) -> list[psutil.Process]:

@@ -52,7 +52,7 @@ class Crew:
         deadline = time.monotonic() + LONG_S
         while not (found := what()):
             assert time.monotonic() < deadline, f"{why}: {[job for job in self.queue.list()]}"
-            time.sleep(0.05)
+            time.sleep(0.1)
         return found
 
     def sampling(self, id: str) -> Job:

@@ -16,7 +16,7 @@ import mmsbgen
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
-GRAPH = Path(__file__).parents[1] / "data" / "CA-GrQc.txt.gz"
+GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 DETECT: dict[str, Any] = {"n_communities": 20, "start": "random", "evaluate_every": 20, "iterations": 300}
 TUNE: dict[str, Any] = {"kernels": ["draw_stars"], "roof_mib": 16, "compilers": 0}
 KILLS = {"sqlite": 5, "postgresql": 2}
@@ -31,7 +31,7 @@ class Load:
         self.crew, self.dice = crew, random.Random(0)
         self.ids: list[str] = []
         self.seen: set[str] = set()
-        """Trials that were in the database at some moment."""
+        """Trials that were in the database before a kill."""
         self.workers = [self.start(), self.start()]
 
     def start(self) -> Any:
@@ -48,6 +48,7 @@ class Load:
 
     def kill(self) -> None:
         """Kill a worker, most often one that has a job, and start another."""
+        self.seen |= {trial.uid for trial in self.crew.store.trials()}
         busy = {job.worker for job in self.crew.queue.list(state="running")}
         having = [one for one in self.workers if any(f" {one.pid} " in str(name) for name in busy)]
         worker = self.dice.choice(having if having and self.dice.random() < BUSY else self.workers)
@@ -56,11 +57,7 @@ class Load:
         worker.communicate()
         self.workers.append(self.start())
 
-    def look(self) -> None:
-        self.seen |= {trial.uid for trial in self.crew.store.trials()}
-
     def waiting(self) -> int:
-        self.look()
         counts: Counter[str] = self.crew.queue.counts()
         return counts["queued"] + counts["running"]
 
@@ -68,10 +65,7 @@ class Load:
         for _ in range(3):
             self.submit()
         for _ in range(kills):
-            end = time.monotonic() + self.dice.uniform(0.5, 3.0)
-            while time.monotonic() < end:
-                self.look()
-                time.sleep(0.1)
+            time.sleep(self.dice.uniform(0.5, 3.0))
             if self.waiting() < 3:
                 self.submit()
             self.crew.until(lambda: self.crew.queue.counts()["running"], "no job was begun")
