@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,8 @@ class BoundKernel:
     device: Device
     kernels: Mapping[str, Kernel]
     """The entry points of the source by name."""
+    rounds: tuple[int, int] | None = field(default=None, kw_only=True)
+    """The launches of a host program's last call, and the barriers of all blocks inside them."""
 
     def launch(self, count: int, values: MutableMapping[str, Any]) -> Event:
         """Queue the kernel for ``count`` work units.
@@ -76,6 +78,7 @@ class BoundKernel:
                 built_for = self.problem, self.config, self.traits
                 launches = Launches(self.device, self.kernels, entries, values, count, built_for)
                 self.spec.program(launches)
+                self.rounds = launches.launched, launches.barriers
                 return launches.ended()
             shape = self.spec.launch(self.problem, self.config, count, self.traits)
             args = [values[argument.name] for argument in self.spec.arguments]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import InputError, did_you_mean
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Parameter, Problem, Value
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config, Space, Sweep, Traits
 
 Array = npt.NDArray[Any]
@@ -231,6 +232,7 @@ class KernelSpec:
         parameters: Names of the problem parameters on which source and time depend.
         variables: Returns the template's variables for a problem and a configuration.
         traffic: Returns the bytes that any implementation must move.
+        roof: Returns what their rate is compared with, if most are not read; without, with a gather.
         check_problem: Returns a problem with the same code path that is small enough for the reference.
         modes: Axes that decide what the kernel computes rather than how fast.  Tuning keeps their default values.
         used_with: Values of the parameters with which a run uses the kernel; those without an entry may have any.
@@ -239,8 +241,7 @@ class KernelSpec:
             the configuration, the recorded problem, this problem and the device's traits.
         dialects: The languages in which its template is written.
         sweep: How its measurements are plotted.
-        entries: Returns the entry points of the source by name, with their arguments in order.  Without it there is
-            one, with the name and the arguments of the kernel.
+        entries: Returns entry points by name, with their arguments in order; without it the kernel is the only one.
         program: Queues the launches of one call, if one launch is not enough.  ``launch`` then gives the shape of the
             launch that has the units of the workload in order.
     """
@@ -265,6 +266,7 @@ class KernelSpec:
     sweep: Sweep | None = None
     entries: Callable[[Config], Mapping[str, tuple[Argument, ...]]] | None = None
     program: Callable[[Launches], None] | None = None
+    roof: Callable[[Problem], RoofKind] | None = None
 
     def entry_points(self, config: Config) -> Mapping[str, tuple[Argument, ...]]:
         """The entry points of a configuration's source by name, with their arguments in order."""

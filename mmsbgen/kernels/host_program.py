@@ -24,6 +24,8 @@ class Launches:
         config: Its configuration.
         traits: The properties of its device.
         count: The work units of the call, as in :attr:`mmsbgen.kernels.family.Workload.count`.
+        launched: Launches so far.
+        barriers: Barriers of all blocks inside them; the program adds them up.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Launches:
     ) -> None:
         self.problem, self.config, self.traits = built_for
         self.count = count
+        self.launched = self.barriers = 0
         self._device, self._kernels, self._entries, self._values = device, kernels, entries, values
         self._first: Event | None = None
         self._last: Event | None = None
@@ -48,8 +51,7 @@ class Launches:
         """
         blocks, items = ((size,) if isinstance(size, int) else size for size in (grid, block))
         args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
-        self._last = self._kernels[entry].launch(blocks, items, args, shared)
-        self._first = self._first or self._last
+        self._queued(self._kernels[entry].launch(blocks, items, args, shared))
 
     def resident_blocks(self, entry: str, block: int, shared: int = 0) -> int:
         """How many blocks of an entry point the device holds at once, so that they may wait for each other."""
@@ -69,8 +71,11 @@ class Launches:
                     f"{self._device.info.name} holds {most} of them at once; give fewer blocks"
                 )
         args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
-        self._last = kernel.launch_cooperative((grid,), (block,), args, shared)
-        self._first = self._first or self._last
+        self._queued(kernel.launch_cooperative((grid,), (block,), args, shared))
+
+    def _queued(self, event: Event) -> None:
+        self._first, self._last = self._first or event, event
+        self.launched += 1
 
     def read(self, name: str, rows: int | None = None) -> NDArray[Any]:
         """An argument's array, or its first ``rows``, as the launches so far leave it.  Waits for them."""

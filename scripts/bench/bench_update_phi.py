@@ -35,7 +35,8 @@ from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import device_record
 from mmsbgen.kernels.runtime import look_up
 from mmsbgen.kernels.space import Config
-from mmsbgen.tuner.measure.roofs import ROOF_GATHER, ROOFS, Roofs, measure_roofs
+from mmsbgen.tuner.measure.roof_kernels import ROOF_GATHER, ROOFS
+from mmsbgen.tuner.measure.roofs import Roofs, measure_roofs
 
 SPEC = MMSB.kernel("update_phi")
 STEPS = ("reflected", "split", "published")

@@ -35,7 +35,7 @@ makes this page from `mmsbgen/db/store/schema.py`.
 | times | text, UTC in ISO 8601 |
 | JSON | as canonical text (sorted keys, no spaces): equal values are equal bytes |
 | types | as on SQLite; on PostgreSQL {others} |
-| units | seconds, bytes, joules; `gbps` is 1e9 bytes a second |
+| units | seconds, bytes, joules; `gbps` is 1e9 bytes a second, of `launch` and `barrier` 1e9 of them |
 | revision | in `{version}` |
 
 Read it with any SQL client ([tutorial](../tutorials/database.md#4-sql)). To write, use

@@ -82,7 +82,7 @@ def bundles(draw: st.DrawFn) -> Bundle:
         RoofRecord,
         run=run_names,
         device=st.sampled_from(some_devices),
-        kind=st.just("gather"),
+        kind=st.sampled_from(["gather", "counts in 2 MiB"]),
         row_bytes=counts,
         gbps=st.floats(1e-9, 1e9),
         measured_at=moments,

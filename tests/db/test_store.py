@@ -9,7 +9,7 @@ import pytest
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.ranking import candidate, ranked
-from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import RoofRecord, RunRecord, TrialRecord, newest_rates
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
 
@@ -115,12 +115,18 @@ def test_roofs(store: Store, make: Any) -> None:
         RoofRecord(run=make.run.uuid, device=make.device(), kind="copy", gbps=4272.0),
         RoofRecord(run=make.run.uuid, device=make.device(), kind="gather", row_bytes=4096, gbps=4323.0),
         RoofRecord(run=make.run.uuid, device=make.device(driver="1"), kind="copy", gbps=1.0),
+        RoofRecord(run=make.run.uuid, device=make.device(driver="1"), kind="update in 4 MiB", row_bytes=64, gbps=2.0),
+        RoofRecord(run=make.run.uuid, device=make.device(driver="1"), kind="launch", gbps=1e-4),
     ]
     store.add_roofs(roofs)
     store.add_roofs(roofs)
     assert set(r.uid for r in store.roofs()) == {r.uid for r in roofs}
     assert sorted(r.gbps for r in store.roofs(device=make.device())) == [4272.0, 4323.0]
-    assert [roof.run for roof in store.roofs()].count(make.run.uuid) == 3
+    assert [roof.run for roof in store.roofs()].count(make.run.uuid) == 5
+    assert newest_rates(roofs)[1][make.device(driver="1").key] == {}, "no gathers"
+    for kind, row_bytes in (("updates", 64), ("update in 4 MiB", None), ("launch", 64), ("gather", None)):
+        with pytest.raises(ValueError, match="kind must be one of|a roof of rows has row_bytes"):
+            RoofRecord(run=make.run.uuid, device=make.device(), kind=kind, row_bytes=row_bytes, gbps=1.0)
 
 
 def test_best_is_exact_and_ok(store: Store, make: Any) -> None:

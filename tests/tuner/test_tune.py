@@ -324,7 +324,7 @@ def test_roofs_of_the_same_day_are_taken_from_the_store(store: Store, monkeypatc
     roofs = Measurer.roofs
     monkeypatch.setattr(Measurer, "roofs", lambda self, *sizes: measured.append(sizes) or roofs(self, *sizes))
     first, again = (faked(store, budget_trials=1).roofs for _ in range(2))
-    assert measured == [(128, 16 << 20)]
+    assert measured == [(128, 16 << 20, ())]
     assert first is not None
     assert again is not None
     assert (first.age_s, again.copy, again.gather) == (None, first.copy, first.gather)
@@ -334,7 +334,7 @@ def test_roofs_of_the_same_day_are_taken_from_the_store(store: Store, monkeypatc
     faked(store, budget_trials=1, retune=True)
     tune("fake", MMSB, ["theta_end"], TINY, store=store, check=False, budget_trials=1, roof_bytes=8 << 20)
     tune("fake", MMSB, ["theta_end"], TINY.replace(K=40), store=store, check=False, budget_trials=1, roof_bytes=8 << 20)
-    assert measured[1:] == [(128, 16 << 20), (128, 8 << 20), (192, 8 << 20)]
+    assert measured[1:] == [(128, 16 << 20, ()), (128, 8 << 20, ()), (192, 8 << 20, ())]
     info = FakeDevice().info
     assert known_roofs(store, info, 128, 16 << 20, None) is not None
     assert known_roofs(store, replace(info, driver="another"), 128, 16 << 20, None) is None

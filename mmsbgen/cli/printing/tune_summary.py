@@ -29,7 +29,7 @@ def print_report(report: TuneReport) -> None:
         click.echo(_roofs(roofs))
     if done := [kernel for kernel in report.kernels if kernel.trials]:
         sides = dict.fromkeys(("kernel", "trials"), "left")
-        numbers = "median", "prepare", "energy", "of roof", "vs default", "margin"
+        numbers = "median", "prepare", "energy", "of roof", "barriers", "vs default", "margin"
         sides |= dict.fromkeys(numbers, "right")
         rows = [_row(kernel) for kernel in done]
         click.echo()
@@ -73,11 +73,10 @@ def late(report: TuneReport) -> str:
 
 def _roofs(roofs: Roofs) -> str:
     """The rates, and how old they are or which shape reached them."""
-    rates = f"roofs: copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s"
     if roofs.age_s is None:
-        return f"{rates} ({roofs.shapes['gather']})"
+        return f"roofs: {roofs.rates} ({roofs.shapes['gather']})"
     age = f"{roofs.age_s / 3600:.0f} h" if roofs.age_s >= 3600 else f"{roofs.age_s / 60:.0f} min"
-    return f"{rates}, measured {age} ago (--retune measures again)"
+    return f"roofs: {roofs.rates}, measured {age} ago (--retune measures again)"
 
 
 def certainty(verdict: FinalsVerdict, rival: str) -> str:
@@ -95,6 +94,11 @@ def certainty(verdict: FinalsVerdict, rival: str) -> str:
     return f"{tied} finalists cannot be told apart {measured}; this is {chosen}."
 
 
+def _of_roof(kernel: KernelReport) -> str:
+    """The share, and of which roof if not of gathers."""
+    return f"{of_roof(kernel.roof_fraction)} {kernel.roof.partition(' in ')[0]}".strip()
+
+
 def _row(kernel: KernelReport) -> dict[str, str]:
     best = kernel.best
     failed = len(kernel.trials) - kernel.statuses["ok"]
@@ -105,7 +109,8 @@ def _row(kernel: KernelReport) -> dict[str, str]:
             "median": seconds(best.median_s),
             **({} if "prepare_s" not in best.extra else {"prepare": seconds(best.extra["prepare_s"])}),
             **({} if best.energy_j is None else {"energy": f"{best.energy_j:.4g} J"}),
-            "of roof": of_roof(kernel.roof_fraction),
+            "of roof": _of_roof(kernel),
+            **({} if kernel.barrier_fraction is None else {"barriers": of_roof(kernel.barrier_fraction)}),
             "vs default": _times(kernel.speedup_over_default),
             "margin": "" if kernel.margin is None else f"{kernel.margin:.1%}".replace("-0.0%", "0.0%"),
         }
@@ -184,7 +189,7 @@ def _status_line(report: KernelReport, trial: TrialRecord | None, elapsed: float
     planned = min(report.budget or len(report.space.configs), len(report.space.configs))
     parts = [f"{report.kernel} {(done := len(report.trials))}/{planned}"]
     if (best := report.best) is not None:
-        rate = f"{best.gbps:.3g} GB/s, of the roof: {of_roof(report.roof_fraction)}"
+        rate = f"{best.gbps:.3g} GB/s, of the roof: {_of_roof(report)}"
         parts.append(f"best {seconds(best.median_s)}, {rate}")
     if trial is not None:
         measured = done - report.reused

@@ -25,7 +25,8 @@ TRIAL_STATUSES = ("ok", "invalid", "compile_error", "launch_error", "wrong_resul
 TRIAL_FIGURES = ("median_s", "spread_s", "gbps", "roof_fraction")
 """Figures that are computed from a trial's fields, and are stored and shown with them."""
 RUN_STATUSES = ("running", "finished", "interrupted", "failed")
-ROOF_KINDS = ("copy", "gather")
+ROOF_KINDS = ("copy", "gather", "update", "adds", "counts", "launch", "barrier")
+_OF_ROWS = ("gather", "update", "adds", "counts")
 FAILURES = ("compile_error", "launch_error", "wrong_result")
 PROGRAM = "program"
 """The ``template_digest`` of kernels whose trials store the digest of their own program."""
@@ -168,22 +169,25 @@ class RunRecord(CheckedRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class RoofRecord(CheckedRecord):
-    """A memory rate measured on a device in a run: the roof of the roofline of its kernels."""
+    """A rate measured on a device in a run: the roof of the roofline of its kernels."""
 
     run: str
     """``uuid`` of the run."""
     device: DeviceRecord
     kind: str
-    """'copy', or 'gather' of random rows of ``row_bytes``."""
+    """'copy'; 'gather' of random rows of ``row_bytes``; or the text of a :class:`mmsbgen.kernels.roof.RoofKind`."""
     row_bytes: int | None = None
     gbps: float
+    """10^9 bytes a second; of launches and barriers 10^9 of them."""
     measured_at: str = field(default_factory=utc_now)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(self, "kind", ROOF_KINDS)
-        if (self.kind == "gather") != (self.row_bytes is not None):
-            raise ValueError("a gather roof has row_bytes, a copy roof has none")
+        kind = self.kind.partition(" in ")[0]
+        if kind not in ROOF_KINDS:
+            raise ValueError(f"kind must be one of {', '.join(ROOF_KINDS)}, got {self.kind!r}")
+        if (kind in _OF_ROWS) != (self.row_bytes is not None):
+            raise ValueError("a roof of rows has row_bytes, others have none")
 
     @cached_property
     def uid(self) -> str:
@@ -198,7 +202,7 @@ def newest_rates(roofs: Iterable[RoofRecord]) -> tuple[dict[str, float], default
     for roof in roofs:
         if roof.kind == "copy":
             copy.setdefault(roof.device.key, roof.gbps)
-        else:
+        elif roof.kind == "gather":
             gather[roof.device.key].setdefault(str(roof.row_bytes), roof.gbps)
     return copy, gather
 
@@ -290,6 +294,12 @@ class TrialRecord(CheckedRecord):
     def roof_fraction(self) -> float | None:
         """``gbps`` over ``roof_gbps``."""
         return None if self.gbps is None or self.roof_gbps is None else self.gbps / self.roof_gbps
+
+    @property
+    def barrier_fraction(self) -> float | None:
+        """The part of a call that its launches and barriers take at least; None unless it is a host program."""
+        least = self.extra.get("barriers_s")
+        return min(1.0, least / self.median_s) if isinstance(least, float) and self.median_s else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, 
 from mmsbgen.families.graph.sweeps import components_kernel, parents_kernel, searches_kernel, triangles_kernel
 from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Parameter, Problem
+from mmsbgen.kernels.roof import RoofKind
 
 __all__ = ["GRAPH", "SIZES", "declared_kernel"]
 
@@ -82,6 +83,11 @@ def _messages(problem: Problem) -> int:
     return message_kernels.WORKLOAD_ROUNDS * a_round
 
 
+def _counts(problem: Problem) -> RoofKind:
+    """A link's two arcs are read, 8 bytes, and one of its ends is counted down, which reads 4 bytes and writes them."""
+    return RoofKind("counts", 4, 4 * problem.integer("n"))
+
+
 def _row_bytes(problem: Problem) -> int:
     return row_length(problem.integer("features")) * (8 if problem["dtype"] == "float64" else 4)
 
@@ -101,7 +107,7 @@ GRAPH = KernelFamily(
                 "widest", "largest least weight of a path from a vertex", WIDEST, **_given("widest", "dtype")
             ),
             components_kernel(**_given("components")),
-            rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores")),
+            rounds_kernel("cores", "core number of each vertex", CORES, **_given("cores"), roof=_counts),
             triangles_kernel(**_given("triangles", bytes_a_vertex=16)),
             # So many arcs that there are several chunks of them.
             pagerank_kernel(**_given("pagerank", "dtype", "weights", bytes_a_vertex=60, small_degree=60)),

@@ -16,8 +16,8 @@ from mmsbgen.kernels.space import Config
 #: Limits of one launch, so that the host can stop it: rounds, and vertices of frontiers in thousands.
 MOST_ROUNDS, _MOST_FUSED = 1 << 16, 1 << 17
 
-#: As in the template: the first place that a launch leaves for the next, and what lies there.
-_CONTROL = 8
+#: As in the template: the first place that a launch leaves for the next, and what lies there; arrivals at barriers.
+_CONTROL, _ARRIVED = 8, 32
 _LEFT = ("what", "size", "hubs", "step", "turned", "kept_turned", "kept", "k", "arcs", "left")
 _DECIDE, _PUSH, _PULL, _REFILL, _END = range(5)
 _DOES = {"rounds": (_PUSH, _PULL, _REFILL), "pushes": (_PUSH,), "pulls": (_PULL,), "refills": (_REFILL,)}
@@ -80,8 +80,9 @@ def launch_fused(on: Launches, a: Rounds, state: dict[str, int], width: np.float
         on.launch_cooperative(
             entry, blocks, block, **windows, **{key: np.uint32(each) for key, each in numbers.items()}
         )
-        left = on.read("counts", _CONTROL + len(_LEFT))[_CONTROL:]
-        now = {name: int(number) for name, number in zip(_LEFT, left, strict=True)}
+        counts = on.read("counts", _ARRIVED + 1).tolist()
+        on.barriers += counts[_ARRIVED] // blocks * (blocks > 1)
+        now = dict(zip(_LEFT, counts[_CONTROL:], strict=False))
         if now["turned"]:
             on.swap("queue", "next")
         if now["kept_turned"]:

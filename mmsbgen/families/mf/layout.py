@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.roof import RoofKind
 
 Array = NDArray[Any]
 
@@ -55,6 +56,13 @@ def padded_width(n_factors: int) -> int:
 def stored_bytes(problem: Problem) -> int:
     """Bytes of a stored coordinate."""
     return 2 if problem.get("storage") == "bfloat16" else 8 if problem.get("dtype") == "float64" else 4
+
+
+def changed_rows(schedule: str, problem: Problem) -> RoofKind:
+    """What SGD is compared with: both rows of a rating are read and written back, or added to, if of float32."""
+    row = padded_width(problem.integer("K")) * stored_bytes(problem)
+    held = row * (problem.integer("users") + problem.integer("items"))
+    return RoofKind("adds" if schedule == "adds" and stored_bytes(problem) == 4 else "update", row, held)
 
 
 def narrowed(rows: Array) -> Array:

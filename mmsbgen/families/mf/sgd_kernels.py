@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from mmsbgen.families.mf import sgd_programs as programs
-from mmsbgen.families.mf.layout import padded_width, stored_bytes
+from mmsbgen.families.mf.layout import changed_rows, padded_width, stored_bytes
 from mmsbgen.families.mf.reference import ODD
 from mmsbgen.families.mf.schedules import BLOCK as ITEMS
 from mmsbgen.families.mf.schedules import STRETCHES
@@ -266,6 +266,7 @@ def sgd_kernels(**given: Any) -> tuple[KernelSpec, ...]:
                 programs.blocks_of(config, teams(config, count)), int(config["block_size"])
             ),
             traffic=_traffic,
+            roof=partial(changed_rows, schedule),
             modes=("operator",),
             workload=partial(workload, f"sgd_{schedule}"),
             **given | more,

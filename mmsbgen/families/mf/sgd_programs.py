@@ -71,6 +71,7 @@ def by_item_blocks(on: Launches) -> None:
             given = {"first": first, "size": last - first, "first_step": begin, "n_steps": min(_AT_ONCE, end - begin)}
             on.write("arrived", np.zeros(1, np.uint32))
             on.launch_cooperative("kept", grid, block, **{name: np.uint32(value) for name, value in given.items()})
+            on.barriers += given["n_steps"] * (grid > 1)
 
 
 def _stepped(on: Launches, steps: NDArray[np.int64]) -> None:
@@ -89,6 +90,7 @@ def _stepped(on: Launches, steps: NDArray[np.int64]) -> None:
         on.write("arrived", np.zeros(1, np.uint32))
         size = min(_AT_ONCE, sizes.size - first)
         on.launch_cooperative("whole", grid, block, first=np.uint32(first), size=np.uint32(size))
+        on.barriers += size * (grid > 1)
 
 
 def _left(on: Launches) -> int:

@@ -102,8 +102,7 @@ class _Progress(Progress):
         self.run = ""
 
     def roofs(self, roofs: Roofs) -> None:
-        rates = f"copy {roofs.copy:.1f} GB/s, random {roofs.row_bytes}-byte rows {roofs.gather:.1f} GB/s"
-        self.tells.message(f"The device's memory: {rates}.")
+        self.tells.message(f"The device's rates: {roofs.rates}.")
 
     def started(self, report: TuneReport) -> None:
         self.run = report.run

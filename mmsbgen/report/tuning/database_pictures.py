@@ -63,7 +63,7 @@ def roofline(trials: Sequence[TrialRecord], roofs: Sequence[RoofRecord]) -> Pict
     shares = [t.roof_fraction for t in rated if t.roof_fraction is not None]
     alt = (
         f"{len(rated)} trials of {len(kernels)} kernels on {len(devices)} devices"
-        + (f", at {min(shares):.2%} to {max(shares):.0%} of their roofs" if shares else "")
+        + (f", at {min(shares):.2%} to {min(1.0, max(shares)):.0%} of their roofs" if shares else "")
         + f".{left_out}"
     )
     caption = (

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from mmsbgen.base.id_text import budget_text, pairs, plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
+from mmsbgen.kernels.roof import told
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.style import drawing, some, times
 from mmsbgen.report.tuning import axis_pictures, database_pictures
@@ -63,6 +64,14 @@ def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
         rows.append((*named, f"{count:,}", _range(copy), _range(gather)))
     columns = ("device", "backend", "driver", "units", "trials", "copy (GB/s)", "gather (GB/s)")
     tables = [Table("Devices and drivers", columns, rows, frozenset({3, 4, 5, 6}))]
+    others: dict[tuple[str, str, int | None], float] = {}
+    for roof in bundle.roofs:
+        if roof.kind not in ("copy", "gather"):
+            what = device_label(roof.device), roof.kind, roof.row_bytes
+            others[what] = max(roof.gbps, others.get(what, 0.0))
+    if others:
+        rates = [(what[0], told(what[1], what[2], rate)) for what, rate in sorted(others.items(), key=str)]
+        tables.append(Table("Best rates of other kinds", ("device", "rate"), rates[:_ROWS]))
     if problems := _problems(bundle):
         names = ("kernel", "parameter", "values that were measured")
         tables.append(Table("Problems by kernel", names, problems, folded=True))
@@ -70,6 +79,11 @@ def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
     title = "Trials / problems of each kernel on each device"
     tables.insert(1, Table(title, ("kernel", *labels), counts, frozenset(range(1, len(labels) + 1))))
     return Section("Coverage", "", [], tables)
+
+
+def _share(fraction: float | None, digits: int = 0) -> str:
+    """A share of a roof; a rate above it is a share of nothing."""
+    return "" if fraction is None else ">100%" if fraction > 1 else f"{fraction:.{digits}%}"
 
 
 def _range(values: Sequence[float]) -> str:
@@ -103,16 +117,20 @@ def _best(cases: Sequence[Case]) -> Section | None:
     for of_kernel in by_device(cases, lambda case: (case.kernel.family, case.kernel.name)).values():
         for case, text in zip(of_kernel, problem_texts(case.problem for case in of_kernel), strict=True):
             texts[id(case)] = text
+    rounds = any(case.best.barrier_fraction is not None for case in cases)
     for case in cases[:_ROWS]:
         gain = "" if case.default_s is None else times(case.default_s / case.best_s)
-        fraction = case.roof_fraction
-        share = "" if fraction is None else ">100%" if fraction > 1 else f"{fraction:.0%}"
+        of_what = str(case.best.extra.get("roof", "")).partition(" in ")[0]
+        share = f"{_share(case.roof_fraction)} {plain(of_what, 10)}".strip()
+        shares = (share, _share(case.best.barrier_fraction)) if rounds else (share,)
         config = pairs(case.best.config)
-        ends = (f"{case.best_s * 1e3:.4g}", share, gain, times(case.worst_s / case.best_s), f"{len(case.times):,}")
+        ends = (f"{case.best_s * 1e3:.4g}", *shares, gain, times(case.worst_s / case.best_s), f"{len(case.times):,}")
         rows.append((case.label, case.kernel.name, texts[id(case)], *ends, config))
-    columns = ("device", "kernel", "problem", "time (ms)", "of roof", "default", "worst", "tried", "best configuration")
+    parts = ("of roof", "barriers") if rounds else ("of roof",)
+    columns = ("device", "kernel", "problem", "time (ms)", *parts, "default", "worst", "tried")
     note = f"{len(cases) - _ROWS:,} more are in the database (mmsbgen db best)." if len(cases) > _ROWS else ""
-    table = Table("All of them", columns, rows, frozenset({3, 4, 5, 6, 7}), note, folded=len(rows) > 12)
+    numbers = frozenset(range(3, len(columns)))
+    table = Table("All of them", (*columns, "best configuration"), rows, numbers, note, folded=len(rows) > 12)
     text = (
         f"The fastest configuration of each kernel for each device and problem, {len(cases):,} in all. The columns "
         "default and worst say how many times the best one's time the built-in configuration and the slowest take."
@@ -131,7 +149,7 @@ def _roofline(bundle: Bundle, cases: Sequence[Case]) -> Section | None:
     rows = []
     for (label, kernel), found in by_device(cases, lambda case: (case.label, case.kernel.name)).items():
         if shares := sorted(case.roof_fraction for case in found if case.roof_fraction is not None):
-            rows.append((label, kernel, len(found), f"{shares[0]:.1%}", f"{shares[-1]:.1%}"))
+            rows.append((label, kernel, len(found), _share(shares[0], 1), _share(shares[-1], 1)))
     columns = ("device", "kernel", "problems", "least of roof", "most of roof")
     table = Table("Share of the roof that the best configurations reach", columns, rows, frozenset({2, 3, 4}), "", True)
     return Section("Roofline", "", [picture], [table] if rows else [])

@@ -24,6 +24,7 @@ from mmsbgen.families import absolute, resolve_family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.fleet import fleet_worker
 from mmsbgen.tuner.fleet.cluster import FleetWorkers, LostError, connected, local_workers, resources
@@ -80,9 +81,9 @@ class FleetMeasurer:
         """The description of these workers' device."""
         return self.info
 
-    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
+    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES, others: Sequence[RoofKind] = ()) -> Roofs:
         """Measure the roofs on one of the devices."""
-        found: Roofs = self._again("roofs", row_bytes, buffer_bytes)
+        found: Roofs = self._again("roofs", row_bytes, buffer_bytes, others)
         return found
 
     def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None:

@@ -16,6 +16,7 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.host_memory import available_host_memory, readable, resident_bytes
 from mmsbgen.base.processes import ChildProcess
 from mmsbgen.kernels.problem import Problem, Value
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, Roofs
 from mmsbgen.tuner.measure.timing import Energy, Patience, Timing
@@ -76,7 +77,9 @@ class Measures(Protocol):
     """Interface between a run and its measurer; see :class:`Measurer` for each method."""
 
     def open(self) -> DeviceInfo: ...  # noqa: D102
-    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs: ...  # noqa: D102
+    def roofs(  # noqa: D102
+        self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES, others: Sequence[RoofKind] = ()
+    ) -> Roofs: ...
     def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None: ...  # noqa: D102
     def measure(  # noqa: D102
         self, config: Config, *, best_s: float | None = None, patience: Patience | None = None, check: bool = True
@@ -129,10 +132,10 @@ class Measurer:
         info: DeviceInfo = self._running().ask("info", (), "load", self.limits)
         return info
 
-    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES) -> Roofs:
+    def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES, others: Sequence[RoofKind] = ()) -> Roofs:
         """Measure the device's roofs, see :func:`mmsbgen.tuner.measure.roofs.measure_roofs`."""
         self._loaded = None
-        found: Roofs = self._ask(self._running(), "roofs", (row_bytes, buffer_bytes), "load")
+        found: Roofs = self._ask(self._running(), "roofs", (row_bytes, buffer_bytes, others), "load")
         return found
 
     def load(self, kernel: str, problem: Problem, roof_gbps: float | None = None) -> None:

@@ -29,6 +29,7 @@ from mmsbgen.kernels.build import BoundKernel, build, check_built, compiled, com
 from mmsbgen.kernels.family import Dataset, KernelFamily, KernelSpec, Workload
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import render
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.full_size import FullSizeCheck, Verdict
 from mmsbgen.tuner.measure.roofs import CacheRoof, Roofs, measure_cache_roof, measure_roofs
@@ -66,6 +67,8 @@ class TrialOutcome:
     """Whether the result is unknown because the workers died."""
     prepare_s: float | None = None
     """Seconds in which the inputs of this configuration were made; None if they do not depend on it."""
+    rounds: tuple[int, int] | None = None
+    """The launches of a call of a host program, and the barriers of all blocks inside them."""
 
 
 class _WrongResultError(Exception):
@@ -119,11 +122,11 @@ class TrialBench:
         """The description of the opened device."""
         return self.device.info
 
-    def roofs(self, row_bytes: int, buffer_bytes: int) -> Roofs:
+    def roofs(self, row_bytes: int, buffer_bytes: int, others: Sequence[RoofKind]) -> Roofs:
         """The device's roofs, see :func:`mmsbgen.tuner.measure.roofs.measure_roofs`."""
         self.unload()
         with self._alone("load"):
-            return measure_roofs(self.device, row_bytes, buffer_bytes)
+            return measure_roofs(self.device, row_bytes, buffer_bytes, others)
 
     def load(
         self,
@@ -211,6 +214,7 @@ class TrialBench:
                         self.notify("run")
                     inputs.restore()
                     timing, verdicts = self._timed(bound, inputs.launcher(bound), patience, best_s, check)
+                rounds = bound.rounds
                 del bound, checkable  # the code is unloaded before another trial has the device
             # Another trial may have the device while these are found.
             for verdict in verdicts:
@@ -225,7 +229,7 @@ class TrialBench:
             return TrialOutcome("launch_error", str(error), None, compile_s, resources)
         except Exception as error:
             return TrialOutcome("crashed", f"{type(error).__name__}: {error}", None, compile_s, resources)
-        return TrialOutcome("ok", "", timing, compile_s, resources, prepare_s=prepare_s)
+        return TrialOutcome("ok", "", timing, compile_s, resources, prepare_s=prepare_s, rounds=rounds)
 
     def _check(self, bound: BoundKernel, seed: int) -> str | None:
         """Check a kernel that was built for the small problem, see :func:`mmsbgen.kernels.build.check_built`."""

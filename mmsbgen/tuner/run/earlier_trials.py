@@ -19,6 +19,7 @@ from mmsbgen.db.records.tuning_records import Key, RunRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.record_key import device_record
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.measure.roofs import Roofs, within_budget
 from mmsbgen.tuner.measure.timing import timed_alone
@@ -47,12 +48,17 @@ def end_dead_runs(store: Store) -> list[RunRecord]:
 
 
 def known_roofs(
-    store: Store, info: DeviceInfo, row_bytes: int, buffer_bytes: int, seconds: float | None
+    store: Store,
+    info: DeviceInfo,
+    row_bytes: int,
+    buffer_bytes: int,
+    seconds: float | None,
+    others: Sequence[RoofKind] = (),
 ) -> Roofs | None:
     """The newest roofs of the device with its present driver, if they are younger than a day; else None.
 
-    They were measured with such rows, in the buffer of a run of so many ``seconds`` with the same ``buffer_bytes``, or
-    in a larger one.
+    They were measured with ``others`` and such rows, in the buffer of a run of so many ``seconds`` with the same
+    ``buffer_bytes``, or in a larger one.
     """
     least = within_budget(buffer_bytes, info, seconds)
     runs = {
@@ -61,14 +67,17 @@ def known_roofs(
         if run.extra.get("roof_bytes") == buffer_bytes
         and within_budget(buffer_bytes, info, run.budget.get("seconds")) >= least
     }
-    measured: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    wanted = {("copy", None), ("gather", row_bytes), *((str(kind), kind.row_bytes) for kind in others)}
+    measured: defaultdict[str, dict[tuple[str, int | None], float]] = defaultdict(dict)
     for roof in store.roofs(device=device_record(info)):
         age = (datetime.now(UTC) - datetime.fromisoformat(roof.measured_at)).total_seconds()
-        if roof.run in runs and roof.row_bytes in (None, row_bytes) and 0 <= age < _DAY_S:
+        kind = roof.kind, roof.row_bytes
+        if roof.run in runs and kind in wanted and 0 <= age < _DAY_S:
             of_run = measured[roof.run]
-            of_run[roof.kind] = roof.gbps
-            if len(of_run) == 2:
-                return Roofs(of_run["copy"], of_run["gather"], row_bytes, age_s=age)
+            of_run[kind] = roof.gbps
+            if len(of_run) == len(wanted):
+                rates = {kind: of_run[str(kind), kind.row_bytes] for kind in others}
+                return Roofs(of_run["copy", None], of_run["gather", row_bytes], row_bytes, others=rates, age_s=age)
     return None
 
 

@@ -21,6 +21,7 @@ from mmsbgen.tuner.measure.compile_ahead import CompileAhead
 from mmsbgen.tuner.measure.in_turns import InTurns, Measured
 from mmsbgen.tuner.measure.measurer import Measures
 from mmsbgen.tuner.measure.noise import Noise
+from mmsbgen.tuner.measure.roofs import Roofs
 from mmsbgen.tuner.measure.timing import Energy, Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
@@ -59,6 +60,9 @@ class Recorder:
     """The digest of a configuration's program."""
     data: str = ""
     """The name of the user's data; empty for generated inputs."""
+    roof: str = ""
+    """What ``roof_gbps`` is a rate of, if not of gathers."""
+    roofs: Roofs | None = None
 
     def record(
         self, config: Config, outcome: TrialOutcome, *, round_: int = 0, ahead_s: float | None = None
@@ -78,6 +82,9 @@ class Recorder:
             "prepare_s": outcome.prepare_s,
             "given_up": timing.given_up or None,
             "private_bytes": resources.get("private_bytes"),
+            "roof": self.roof or None,
+            "rounds": list(outcome.rounds) if outcome.rounds else None,
+            "barriers_s": self.roofs.seconds_of(outcome.rounds) if self.roofs and outcome.rounds else None,
         }
         extra = {name: value for name, value in told.items() if value is not None}
         trial = TrialRecord(

@@ -23,6 +23,7 @@ from mmsbgen.families import absolute, resolve_family
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import device_record
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config, describe
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.in_turns import InTurns, in_turns
@@ -35,7 +36,7 @@ from mmsbgen.tuner.run import finals
 from mmsbgen.tuner.run.earlier_trials import known_finals, known_roofs, known_trials, order_of_going_on
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder, with_energy
 from mmsbgen.tuner.run.run_context import Entry, RunContext, new_run
-from mmsbgen.tuner.run.tune_jobs import KernelJob, check_arguments, foreseen, kernel_jobs, share
+from mmsbgen.tuner.run.tune_jobs import KernelJob, check_arguments, foreseen, kernel_jobs, other_roofs, roof_of, share
 from mmsbgen.tuner.run.tune_options import last_moment
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress, TuneReport
 from mmsbgen.tuner.search.candidates import Fixed
@@ -154,7 +155,9 @@ def tune(
                     for job in jobs:
                         soon = foreseen(strategy, job.space, budget_trials, seed) if job is jobs[0] else []
                         ahead.early(job.spec.name, [job.space.default, *soon])
-                session.find_roofs(found.row_bytes(problem), roof_bytes, budget_seconds)
+                session.most = within_budget(roof_bytes, info, budget_seconds)
+                others = other_roofs(specs, problem, info, session.most)
+                session.find_roofs(found.row_bytes(problem), roof_bytes, budget_seconds, others)
                 session.search(problem, jobs, budget_trials, ahead)
             status = "interrupted" if place.interrupt else "finished"
         except TimeUpError:
@@ -192,6 +195,8 @@ class _Session:
     end: float | None = None
     """When the last configuration may begin, if time is limited, and when what runs is ended."""
     last: float = math.inf
+    most: int = BUFFER_BYTES
+    """Bytes of the buffer of the roofs."""
     turns: InTurns | None = None
 
     def search(self, problem: Problem, jobs: list[KernelJob], trials: int | None, ahead: CompileAhead | None) -> None:
@@ -204,11 +209,14 @@ class _Session:
             if self.end is not None:
                 deadline = begin + (self.end - begin) * share(jobs[position:], gather)
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
-            kernel.objective, kernel.roof_gbps = self.objective, gather
+            kind = roof_of(job.spec, problem, self.most)
+            kernel.objective, kernel.roof = self.objective, str(kind or "")
+            kernel.roof_gbps = roofs.others[kind] if roofs and kind else gather
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
             (self.turns or self.place.measurer).load(job.spec.name, problem, fastest)
-            made = Recorder(self.place.run.uuid, job.key, job.spec.traffic(problem), gather, job.program, job.data)
+            which = job.program, job.data, kernel.roof, roofs
+            made = Recorder(self.place.run.uuid, job.key, job.moved, kernel.roof_gbps, *which)
             if ahead is not None:
                 ahead.begin(job.spec.name, job.alike)
             evaluate = self._evaluator(kernel, made, ahead)
@@ -281,12 +289,14 @@ class _Session:
             kernel.note = f"the energy of {describe(config)} could not be measured: {error}"
             return None
 
-    def find_roofs(self, row_bytes: int, buffer_bytes: int, seconds: float | None) -> None:
+    def find_roofs(
+        self, row_bytes: int, buffer_bytes: int, seconds: float | None, others: tuple[RoofKind, ...]
+    ) -> None:
         """Take the device's roofs from the store, or measure them; store them as those of this run."""
         info = self.report.info
-        roofs = None if self.retune else known_roofs(self.store, info, row_bytes, buffer_bytes, seconds)
+        roofs = None if self.retune else known_roofs(self.store, info, row_bytes, buffer_bytes, seconds, others)
         if roofs is None:
-            roofs = self.place.measurer.roofs(row_bytes, within_budget(buffer_bytes, info, seconds))
+            roofs = self.place.measurer.roofs(row_bytes, self.most, others)
         self.report.roofs = roofs
         record = partial(
             RoofRecord,
@@ -295,7 +305,8 @@ class _Session:
             measured_at=utc_timestamp((datetime.now(UTC) - timedelta(seconds=roofs.age_s or 0.0)).isoformat()),
         )
         gather = record(kind="gather", gbps=roofs.gather, row_bytes=roofs.row_bytes)
-        self.store.add_roofs([record(kind="copy", gbps=roofs.copy), gather])
+        rest = [record(kind=str(k), gbps=rate, row_bytes=k.row_bytes) for k, rate in roofs.others.items()]
+        self.store.add_roofs([record(kind="copy", gbps=roofs.copy), gather, *rest])
         self.progress.roofs(roofs)
 
     def _finals(self, kernel: KernelReport, made: Recorder, spec: KernelSpec, evaluate: Evaluator) -> None:
@@ -323,6 +334,7 @@ class _Session:
         for trial, timing in zip(chosen, timings, strict=True):
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
             outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources, prepare_s=trial.extra.get("prepare_s"))
+            outcome = replace(outcome, rounds=trial.extra.get("rounds"))
             kernel.finals.append(made.record(trial.config, outcome, round_=1))
         kernel.verdict = verdict = self._verdict(kernel, spec)
         # Objectives other than time rank the finalists by energy: all of them are measured.

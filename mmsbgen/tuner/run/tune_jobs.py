@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mmsbgen.backends import DeviceInfo
@@ -16,6 +16,7 @@ from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import key_of, program_digest
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config, Traits
 from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Estimate, Fixed, Model, candidates
 from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, check_strategy, search
@@ -91,6 +92,20 @@ def kernel_jobs(
         alike = _alike(spec, problem, traits) if traits.kind == "cpu" and traits.platform != POCL else None
         jobs.append(KernelJob(spec, space, key, _programs(family, key), moved, launches, data, alike))
     return jobs
+
+
+def roof_of(spec: KernelSpec, problem: Problem, most: int) -> RoofKind | None:
+    """What the rate of a kernel is compared with, in at most so many bytes; None for gathers."""
+    return None if spec.roof is None else spec.roof(problem).within(most)
+
+
+def other_roofs(specs: Iterable[KernelSpec], problem: Problem, info: DeviceInfo, most: int) -> tuple[RoofKind, ...]:
+    """The roofs of kernels that are not compared with gathers, and what rounds of host programs cost."""
+    specs = list(specs)
+    kinds = [roof_of(spec, problem, most) for spec in specs]
+    if any(spec.program is not None for spec in specs):
+        kinds += [RoofKind("launch")] + [RoofKind("barrier")] * (info.backend == "cuda")
+    return tuple(kind for kind in dict.fromkeys(kinds) if kind is not None)
 
 
 def share(jobs: Sequence[KernelJob], roof_gbps: float | None) -> float:

@@ -36,7 +36,9 @@ class KernelReport:
     """The verdict on ``finals``; None if there was nothing to compare, or the objective is not time."""
     note: str = ""
     roof_gbps: float | None = None
-    """Rate of a plain gather of such rows in this run; None if not measured."""
+    """Rate of its roof in this run; None if not measured."""
+    roof: str = ""
+    """What that is a rate of, if not of a plain gather of rows."""
     objective: str = "time"
     """What is minimised: one of :data:`mmsbgen.db.records.ranking.OBJECTIVES`."""
 
@@ -87,6 +89,11 @@ class KernelReport:
         return self.best.gbps / self.roof_gbps
 
     @property
+    def barrier_fraction(self) -> float | None:
+        """The part of the winner's time that its launches and barriers take at least."""
+        return self.best.barrier_fraction if self.best else None
+
+    @property
     def speedup_over_default(self) -> float | None:
         """The default's time over the winner's."""
         return _median(self.default) / _median(self.best) if self.best and self.default else None
@@ -124,7 +131,18 @@ class KernelReport:
     def as_dict(self) -> dict[str, Any]:
         """The report as values for JSON; None where a value is not available."""
         best, default, verdict = self.best, self.default, self.verdict
-        own = ["kernel", "reused", "roof_fraction", "objective", "margin", "noise", "worst_s", "note"]
+        own = [
+            "kernel",
+            "reused",
+            "roof",
+            "roof_fraction",
+            "barrier_fraction",
+            "objective",
+            "margin",
+            "noise",
+            "worst_s",
+            "note",
+        ]
         own += ["speedup_over_default", "speedup_over_worst"]
         return {name: getattr(self, name) for name in own} | {
             "problem": dict(self.key.problem.params),
@@ -174,7 +192,8 @@ class TuneReport:
             "status": self.status,
             "device": self.info.as_dict(),
             "roofs": roofs
-            and {"copy": roofs.copy, "gather": roofs.gather, "row_bytes": roofs.row_bytes, "age_s": roofs.age_s},
+            and {name: getattr(roofs, name) for name in ("copy", "gather", "row_bytes", "age_s")}
+            | {"others": [{"kind": str(k), "row_bytes": k.row_bytes, "gbps": v} for k, v in roofs.others.items()]},
             "kernels": [kernel.as_dict() for kernel in self.kernels],
             "untried": self.untried,
             "seconds": self.seconds,

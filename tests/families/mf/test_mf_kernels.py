@@ -21,9 +21,11 @@ from mmsbgen.families.mf.workloads import features
 from mmsbgen.kernels.build import BoundKernel, build, check, release, traits_of, upload
 from mmsbgen.kernels.family import KernelSpec, Workload
 from mmsbgen.kernels.render import render
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.runtime import look_up
 from mmsbgen.kernels.space import Config, Traits, describe
 from mmsbgen.tuner.measure.timing import Patience
+from mmsbgen.tuner.run.earlier_trials import known_roofs
 from mmsbgen.tuner.run.tune import tune
 from tests.devices import HASTY
 
@@ -207,6 +209,26 @@ def test_kernels_are_tuned_on_generated_ratings(pocl_device: Device, tmp_path: P
             budget_trials=1,
             roof_bytes=1 << 22,
         )
+        # Both rows of a rating are read and written back: 500 of 64 bytes.
+        kinds = [RoofKind("update", 64, 1 << 14), RoofKind("launch")]
+        assert report.roofs is not None
+        assert [*report.roofs.others] == kinds
+        assert {kernel.roof for kernel in report.kernels} == {"update in 16 KiB", ""}
+        known = known_roofs(store, pocl_device.info, 64, 1 << 22, None, kinds)
+        assert known is not None
+        assert known.others == report.roofs.others
+        tiles, rates = report.kernels[0], report.roofs.others
+        assert tiles.best is not None
+        assert tiles.best.roof_gbps == rates[kinds[0]]
+        # As many launches as there are steps of tiles.
+        launches, barriers = tiles.best.extra["rounds"]
+        assert (
+            (launches, barriers) == (tiles.best.config["tiles"], 0)
+            if tiles.best.config["barrier"] == "launch"
+            else (1, 0)
+        )
+        assert tiles.best.median_s is not None
+        assert tiles.barrier_fraction == pytest.approx((launches - 1) / rates[kinds[1]] / 1e9 / tiles.best.median_s)
         for name, kernel in zip(("sgd_tiles", "sgd_locks", "als_rows"), report.kernels, strict=True):
             assert kernel.best is not None
             chosen = look_up(Index(store), pocl_device.info, MF, name, problem.only(MF.kernel(name).parameters))

@@ -138,6 +138,7 @@ def _rank_fused(on: Launches, settings: NDArray[Any]) -> None:
         if int(settings[ROUNDS]) % 2:
             on.swap("share", "share_next")
         rounds += int(settings[ROUNDS])
+        on.barriers += int(settings[ROUNDS]) * (grid > 1)  # one or more a round
     settings[ROUNDS] = rounds
     on.write("settings", settings)
 
