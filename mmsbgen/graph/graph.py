@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,10 +72,41 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def repeated(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
+    """As ``np.repeat`` of whole numbers, ``[sum(counts)]``, which would keep other threads from computing."""
+    some = np.flatnonzero(counts)
+    ends, values = np.cumsum(counts[some]), values[some]
+    found = np.zeros(ends[-1] if ends.size else 0, values.dtype)
+    found[:1], found[ends[:-1]] = values[:1], np.diff(values)
+    return np.cumsum(found, dtype=values.dtype, out=found)
+
+
 def numbers_of_ranges(begins: NDArray[Any], counts: NDArray[Any]) -> Int64Array:
     """The whole numbers of ranges, one after another: ``counts[i]`` from ``begins[i]`` on, ``[sum(counts)]``."""
     ends = np.cumsum(counts)
-    return np.repeat(begins - (ends - counts), counts) + np.arange(ends[-1] if ends.size else 0)
+    found = repeated((begins - (ends - counts)).astype(np.int64), counts)
+    found += np.arange(found.size)
+    return found
+
+
+def in_parts(
+    of: Callable[[slice], tuple[NDArray[Any], ...]], size: int, step: int = AT_A_TIME
+) -> tuple[NDArray[Any], ...]:
+    """The arrays ``of`` each part of ``size`` items, put together; NumPy computes and copies in threads.
+
+    ``of`` is called for consecutive slices of ``step`` items, once with an empty one if there are no items.
+    """
+    found = list(side_by_side(of, [slice(first, min(first + step, size)) for first in range(0, max(size, 1), step)]))
+    ends = [np.cumsum([0, *map(len, arrays)]) for arrays in zip(*found, strict=True)]
+    whole = tuple(np.empty((int(end[-1]), *one.shape[1:]), one.dtype) for end, one in zip(ends, found[0], strict=True))
+
+    def put(number: int) -> None:
+        for end, array, part in zip(ends, whole, found[number], strict=True):
+            array[end[number] : end[number + 1]] = part
+        found[number] = ()
+
+    run_side_by_side(put, range(len(found)))
+    return whole
 
 
 def links_without(links: NDArray[Any], places: Int64Array, begin: int, end: int) -> NDArray[Any]:
@@ -153,7 +184,7 @@ class Adjacency:
                 [np.bincount(place, minlength=n), np.bincount(first - firsts[number], minlength=n)], axis=1
             )
             rows = neighbours[begins[number] : begins[number + 1]]
-            is_smaller = np.repeat(np.tile([True, False], n), counts.ravel())
+            is_smaller = repeated((np.arange(2 * n) % 2 == 0).view(np.uint8), counts.ravel()).view(bool)
             rows[is_smaller], rows[~is_smaller] = smaller[here][np.argsort(place, kind="stable")], second
             found: Int64Array = counts.sum(axis=1)
             return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import run_side_by_side, side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array, EntryRows, Explained, Floats, Ints, RowSource
@@ -147,12 +147,17 @@ class SparseRows(_OnDevice):
     def _counted(self, members: Array | None, best: bool) -> Array:
         n = self._shape.n_vertices
         masks = np.zeros((n, 8), np.uint8)
-        if members is not None:
-            wide = np.zeros((n, -(-members.shape[1] // 8) * 8), bool)
-            wide[:, : members.shape[1]] = members
+
+        def pack(first: int) -> None:
+            assert members is not None
+            part = members[first : first + _ROWS]
+            wide = np.zeros((len(part), -(-part.shape[1] // 8) * 8), bool)
+            wide[:, : part.shape[1]] = part
             # Far faster than along an axis.
-            bits = np.packbits(wide, bitorder="little").reshape(n, -1)
-            masks[:, : bits.shape[1]] = bits
+            bits = np.packbits(wide, bitorder="little").reshape(len(part), -1)
+            masks[first : first + _ROWS, : bits.shape[1]] = bits
+
+        run_side_by_side(pack, range(0, 0 if members is None else n, _ROWS))
         given = {"n_vertices": np.uint32(n), "only_members": np.uint32(members is not None)}
         given["only_best"] = np.uint32(best)
         with self._device.upload(masks.view(np.uint64).ravel()) as placed:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
+from mmsbgen.graph.graph import repeated
 from mmsbgen.graph.ids import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
@@ -98,7 +99,7 @@ def evidence(links: Array, best: Ints, degrees: Ints, k: int) -> Floats:
         def of_part(number: int) -> Ints:
             own, ends = ordered[number]
             of_ends = np.empty(own.size * 2, bool)
-            of_ends[ends.places] = np.repeat(is_member[firsts[number] : firsts[number + 1]], ends.counts)
+            of_ends[ends.places] = repeated(is_member[firsts[number] : firsts[number + 1]].view(np.uint8), ends.counts)
             return np.bincount(best[own[of_ends[::2] & of_ends[1::2]]], minlength=k)
 
         return sum(side_by_side(of_part, range(len(ordered))), np.zeros(k, np.int64))
