@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from itertools import chain, islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -62,16 +63,18 @@ if hasattr(os, "register_at_fork"):
 def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
     """The results of ``function`` for ``parts``, in their order; NumPy computes on them in threads, one a core.
 
-    At most two parts a core and one more are computed ahead of the caller, which bounds the memory of the results.
-    ``function`` must not call this itself: it would wait for threads that wait for it.
+    At most two parts a core and one more are computed ahead of the caller, which bounds the memory of the results, and
+    of parts that are made one by one.  ``function`` must not call this itself: it would wait for threads that wait for
+    it.
     """
-    number, parts = cores(), list(parts)
-    if min(number, len(parts)) < 2:
-        yield from map(function, parts)
+    number, parts = cores(), iter(parts)
+    begin = list(islice(parts, 2))
+    if min(number, len(begin)) < 2:
+        yield from map(function, chain(begin, parts))
         return
     ahead: deque[Future[Result]] = deque()
     try:
-        for part in parts:
+        for part in chain(begin, parts):
             ahead.append(_pool().submit(function, part))
             if len(ahead) > 2 * number:
                 yield ahead.popleft().result()

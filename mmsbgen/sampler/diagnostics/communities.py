@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 
 import numpy as np
@@ -256,7 +257,7 @@ class Cover:
         """Share of vertices that are in at least one community."""
         return self.covered / max(1, self.n_vertices)
 
-    @property
+    @cached_property
     def covered(self) -> int:
         """Number of vertices that are in at least one community."""
         return int(np.count_nonzero(np.bincount(np.concatenate(self.members)))) if self.members else 0

@@ -14,6 +14,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
 from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
+from mmsbgen.graph.graph import in_parts
 from mmsbgen.sampler.calibration.curve import CalibrationCurve
 from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.explained_links import Array, EntryRows, Floats, Ints, RowSource
@@ -119,7 +120,7 @@ class Memberships:
         place[columns[old]] = np.flatnonzero(old)
         return replace(
             self,
-            indices=place[self.indices],
+            indices=in_parts(lambda part: (place[self.indices[part]],), len(self.indices))[0],
             beta=np.where(old, self.beta[columns], strengths),
             spread=np.where(old, self.spread[columns], 0.0),
             columns=np.where(old, self.columns[columns], -1),

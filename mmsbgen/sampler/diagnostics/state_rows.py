@@ -185,9 +185,9 @@ def leading_communities(sampler: Sampler) -> Ints:
 
     It is the one that explains the pair of a vertex with itself best if all communities are equally strong.
     """
-    vertices = np.arange(sampler.shape.n_vertices)
+    vertices = np.arange(sampler.shape.n_vertices, dtype=np.uint32)[:, None]
     with sampler.device.upload(np.ones(sampler.shape.row, sampler.shape.real)) as alike:
-        return _explained(sampler, np.stack([vertices, vertices], axis=1), alike)[0]
+        return _explained(sampler, np.broadcast_to(vertices, (len(vertices), 2)), alike)[0]
 
 
 def _explained(sampler: Sampler, pairs: Array, beta: Any) -> tuple[Ints, Array]:
@@ -197,9 +197,9 @@ def _explained(sampler: Sampler, pairs: Array, beta: Any) -> tuple[Ints, Array]:
     best, shares = np.empty(len(pairs), np.int64), np.empty(len(pairs), sampler.shape.real)
     step = values["best"].shape[0]
     for first in range(0, len(pairs), step):
-        ends = pairs[first : first + step].T.astype(np.uint32)
+        ends = pairs[first : first + step].T
         for name, end in zip(("pairs_a", "pairs_b"), ends, strict=True):
-            device.write(given[name], np.ascontiguousarray(end))
+            device.write(given[name], np.ascontiguousarray(end, np.uint32))
         count = ends.shape[1]
         sampler.kernels["explain_links"].launch(count, given | {"n_pairs": np.uint32(count)})
         best[first : first + count] = device.download_range(values["best"], 0, count)

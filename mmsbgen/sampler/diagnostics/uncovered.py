@@ -104,7 +104,7 @@ def components_of(n_vertices: int, links: Array, adjacency: Adjacency | None = N
         labels[reached] = reached.argmax()
 
     def apart(begin: int) -> Ints:
-        ends = labels[links[begin : begin + AT_A_TIME]]
+        ends: Ints = labels[links[begin : begin + AT_A_TIME]]
         return ends[ends[:, 0] != ends[:, 1]]
 
     # A part of the links joins the components of the parts before it, whose matrix soon is small.

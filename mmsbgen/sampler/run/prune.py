@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
-from mmsbgen.graph.graph import repeated
+from mmsbgen.graph.graph import in_parts, repeated
 from mmsbgen.graph.ids import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
@@ -40,6 +40,8 @@ _NEGLIGIBLE = 1e-2
 _PAIRS = 1 << 12
 #: Links that a thread takes at a time.
 _LINKS = 1 << 20
+#: Entries of sparse rows that a thread takes at a time.
+_ENTRIES = 1 << 22
 #: Elements of products of rows at a time.
 _ELEMENTS = 1 << 20
 
@@ -111,16 +113,21 @@ def sparse_evidence(sampler: Sampler) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """As :func:`evidence`, of sparse rows; the device counts the links.  And which communities explain a link best."""
     rows, k, adjacency = SparseRows(sampler), sampler.shape.k, sampler.split.training_adjacency
     counts, communities = rows.best_links(), rows.communities()
-    at = np.flatnonzero(counts >= _LEAST_LINKS)
-    of = communities.ravel()[at].astype(np.int64)
+    numbers, kept, r = counts.ravel(), communities.ravel(), counts.shape[1]
+
+    def candidates(part: slice) -> tuple[Array, ...]:
+        own = part.start + np.flatnonzero(numbers[part] >= _LEAST_LINKS)
+        return own, (own // r).astype(np.uint32), kept[own], numbers[own].astype(np.float64)
+
+    at, vertices, of, explained = in_parts(candidates, numbers.size, _ENTRIES)
 
     def inside(members: npt.NDArray[np.bool_]) -> Array:
-        mask = np.zeros(counts.size, bool)
-        mask[at[members]] = True
-        both = rows.best_links(mask.reshape(counts.shape)).ravel()[at[members]]
-        return np.bincount(of[members], both, k) / 2  # at both ends
+        mask, own = np.zeros(counts.size, bool), np.flatnonzero(members)
+        mask[at[own]] = True
+        both = rows.best_links(mask.reshape(counts.shape)).ravel()[at[own]]
+        return np.bincount(of[own], both, k) / 2  # at both ends
 
-    counted = _Counted(at // counts.shape[1], of, counts.ravel()[at].astype(np.float64), inside)
+    counted = _Counted(vertices, of, explained, inside)
     return counted.evidence(adjacency.degrees, k, adjacency.neighbours.size // 2), rows.best_of(counts, communities) > 0
 
 
