@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -87,26 +87,6 @@ def numbers_of_ranges(begins: NDArray[Any], counts: NDArray[Any]) -> Int64Array:
     found = repeated((begins - (ends - counts)).astype(np.int64), counts)
     found += np.arange(found.size)
     return found
-
-
-def in_parts(
-    of: Callable[[slice], tuple[NDArray[Any], ...]], size: int, step: int = AT_A_TIME
-) -> tuple[NDArray[Any], ...]:
-    """The arrays ``of`` each part of ``size`` items, put together; NumPy computes and copies in threads.
-
-    ``of`` is called for consecutive slices of ``step`` items, once with an empty one if there are no items.
-    """
-    found = list(side_by_side(of, [slice(first, min(first + step, size)) for first in range(0, max(size, 1), step)]))
-    ends = [np.cumsum([0, *map(len, arrays)]) for arrays in zip(*found, strict=True)]
-    whole = tuple(np.empty((int(end[-1]), *one.shape[1:]), one.dtype) for end, one in zip(ends, found[0], strict=True))
-
-    def put(number: int) -> None:
-        for end, array, part in zip(ends, whole, found[number], strict=True):
-            array[end[number] : end[number + 1]] = part
-        found[number] = ()
-
-    run_side_by_side(put, range(len(found)))
-    return whole
 
 
 def links_without(links: NDArray[Any], places: Int64Array, begin: int, end: int) -> NDArray[Any]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.processes import run_side_by_side
-from mmsbgen.graph.graph import AT_A_TIME, Adjacency, degrees_of, in_parts, numbers_of_ranges
+from mmsbgen.base.processes import chosen_in_parts, in_parts, run_side_by_side
+from mmsbgen.graph.graph import AT_A_TIME, Adjacency, degrees_of, numbers_of_ranges
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
@@ -38,8 +38,6 @@ _PASSES = 3
 _MOST = 0.5
 #: Fewest members of a community.
 _SMALLEST = 2
-#: Entries that a thread takes at a time.
-_AT_A_TIME = 1 << 22
 #: Called with the share that is done.
 Tell = Callable[[float], None]
 
@@ -140,14 +138,14 @@ def _counted(
     known[vertices] = flat.reshape(-1, r)[: vertices.size]
     numbers, given = known.reshape(-1), at
 
-    def of(part: slice) -> tuple[Array, ...]:
-        if given is not None:
-            return (numbers[given[part]].astype(np.float64),)
+    def enough(part: slice) -> tuple[Array, ...]:
         own = part.start + np.flatnonzero(numbers[part] >= least)
-        return numbers[own].astype(np.float64), own
+        return own, numbers[own].astype(np.float64)
 
-    counts, *found = in_parts(of, numbers.size if given is None else given.size, _AT_A_TIME)
-    at = found[0] if given is None else given
+    if given is None:
+        at, counts = chosen_in_parts(enough, numbers.size)
+    else:
+        at, counts = given, in_parts(lambda part: (numbers[given[part]].astype(np.float64),), given.size)[0]
     begins, ends = np.searchsorted(at, [vertices * r, (vertices + 1) * r])
     exact = numbers_of_ranges(begins, ends - begins)
     counts[exact] = flat[np.repeat(np.arange(vertices.size), ends - begins) * r + at[exact] % r]
@@ -198,7 +196,8 @@ def _evidence(
         members = np.zeros(m.indices.size, bool)
         run_side_by_side(mark, range(0, at.size, AT_A_TIME))
         counts = counted(number, members.reshape(m.indices.shape), at)[1]
-        own, vertices, communities, numbers = in_parts(left, at.size)
+        own, vertices, communities, numbers = chosen_in_parts(left, at.size)
+        members = counts = np.zeros(0)  # gives the memory back
         likely = np.zeros(vertex.size)
         likely[own] = member_chances(vertices, communities, numbers, degrees, m.width, residual=True)
     chosen = np.flatnonzero((likely > threshold) | most)

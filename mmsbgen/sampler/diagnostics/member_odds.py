@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mmsbgen.base.processes import side_by_side
-from mmsbgen.graph.graph import in_parts
+from mmsbgen.base.processes import in_parts, side_by_side
 from mmsbgen.graph.ids import number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
 
@@ -31,6 +30,8 @@ _ROUNDS, _SETTLED = 30, 1e-3
 _LEAST, _MOST_ODDS = 1e-6, 50.0
 #: Candidates that a thread takes at a time; with fewer, threads mostly wait for each other.
 _PART = 1 << 19
+#: Candidates whose chances are found together, so that little memory is taken.
+_CACHED = 1 << 16
 #: Counts of explained links are rounded to this part of a link: the law of a member has few values to be computed for.
 _STEPS = 8
 
@@ -131,9 +132,11 @@ class _Candidates:
             own, change, left = chances[part], np.zeros(1), np.zeros(self.n_communities)
             communities = self.communities[part].astype(np.intp)
             if new is not None:
-                before, own = own, new(part, communities)
+                before = own.copy()
+                for first in range(0, own.size, _CACHED):
+                    some = slice(part.start + first, min(part.start + first + _CACHED, part.stop))
+                    chances[some] = new(some, communities[first : first + _CACHED])
                 change += np.abs(own - before).sum()
-                chances[part] = own
             links = own * self.x[part]
             if self.degrees is not None:
                 vertices = self.vertices[part].astype(np.intp)

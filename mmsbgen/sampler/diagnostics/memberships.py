@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.processes import cores
+from mmsbgen.base.processes import cores, in_parts
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
-from mmsbgen.graph.graph import in_parts
 from mmsbgen.sampler.calibration.curve import CalibrationCurve
 from mmsbgen.sampler.diagnostics import explained_links
 from mmsbgen.sampler.diagnostics.explained_links import Array, EntryRows, Floats, Ints, RowSource

@@ -104,8 +104,8 @@ def components_of(n_vertices: int, links: Array, adjacency: Adjacency | None = N
         labels[reached] = reached.argmax()
 
     def apart(begin: int) -> Ints:
-        ends: Ints = labels[links[begin : begin + AT_A_TIME]]
-        return ends[ends[:, 0] != ends[:, 1]]
+        ends = labels[links[begin : begin + AT_A_TIME]]
+        return np.compress(ends[:, 0] != ends[:, 1], ends, axis=0)
 
     # A part of the links joins the components of the parts before it, whose matrix soon is small.
     for first in range(0, len(links), step):

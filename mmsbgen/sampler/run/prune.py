@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import chosen_in_parts, side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
-from mmsbgen.graph.graph import in_parts, repeated
+from mmsbgen.graph.graph import repeated
 from mmsbgen.graph.ids import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
@@ -40,8 +40,6 @@ _NEGLIGIBLE = 1e-2
 _PAIRS = 1 << 12
 #: Links that a thread takes at a time.
 _LINKS = 1 << 20
-#: Entries of sparse rows that a thread takes at a time.
-_ENTRIES = 1 << 22
 #: Elements of products of rows at a time.
 _ELEMENTS = 1 << 20
 
@@ -119,7 +117,7 @@ def sparse_evidence(sampler: Sampler) -> tuple[Floats, npt.NDArray[np.bool_]]:
         own = part.start + np.flatnonzero(numbers[part] >= _LEAST_LINKS)
         return own, (own // r).astype(np.uint32), kept[own], numbers[own].astype(np.float64)
 
-    at, vertices, of, explained = in_parts(candidates, numbers.size, _ENTRIES)
+    at, vertices, of, explained = chosen_in_parts(candidates, numbers.size)
 
     def inside(members: npt.NDArray[np.bool_]) -> Array:
         mask, own = np.zeros(counts.size, bool), np.flatnonzero(members)

@@ -39,7 +39,7 @@ from mmsbgen.scores.cover import cover_text, words_of
 #: Arrays of a file that all of pi replaces, with its means and deviations.
 _OF_PI = ("communities", "shares", "rest", "spread", "codes", "mean", "sd", "mean_codes", "sd_codes")
 #: Sparse rows read at a time.
-_ROWS = 1 << 17
+_ROWS = 1 << 15
 #: Python library of each backend.
 _LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
 
