@@ -64,6 +64,7 @@ def member_chances(
         keys = own.astype(np.int64) * per_link + np.rint(_STEPS * x).astype(np.int64)
         return x, own, keys, (x > _FIRST * own).astype(np.float64)
 
+    chances: Floats
     x, own, keys, chances = in_parts(prepared, len(vertices))
     by_share, at = _likelihoods(keys, per_link)
     candidates = _Candidates(

@@ -231,7 +231,7 @@ def write(
     """
     ids = found.ids if found.ids.dtype != object else np.array(words_for_files(found.ids))
     with ThreadPoolExecutor(1) as beside, FileTransaction() as together:
-        text = beside.submit(lambda: cover_text(words_for_files(found.ids), cover.members))
+        text = beside.submit(cover_text, found.ids, cover.members)
         with published_archive(out / "memberships.npz", together) as archive:
             archive.add("ids", ids)
             for name, array in named_arrays(found).items():
