@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from itertools import chain, islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,6 +24,8 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 _ENDING_S = 10.0
+#: Items of arrays that a thread takes at a time.
+_ITEMS = 1 << 19
 #: Leads a process group and runs a command in it; ends the group when its parent thread ends.  The first argument is
 #: the parent's process id.  This is a program because functions that run between fork and exec may deadlock.
 _GUARD = """
@@ -62,16 +65,18 @@ if hasattr(os, "register_at_fork"):
 def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
     """The results of ``function`` for ``parts``, in their order; NumPy computes on them in threads, one a core.
 
-    At most two parts a core and one more are computed ahead of the caller, which bounds the memory of the results.
-    ``function`` must not call this itself: it would wait for threads that wait for it.
+    At most two parts a core and one more are computed ahead of the caller, which bounds the memory of the results, and
+    of parts that are made one by one.  ``function`` must not call this itself: it would wait for threads that wait for
+    it.
     """
-    number, parts = cores(), list(parts)
-    if min(number, len(parts)) < 2:
-        yield from map(function, parts)
+    number, parts = cores(), iter(parts)
+    begin = list(islice(parts, 2))
+    if min(number, len(begin)) < 2:
+        yield from map(function, chain(begin, parts))
         return
     ahead: deque[Future[Result]] = deque()
     try:
-        for part in parts:
+        for part in chain(begin, parts):
             ahead.append(_pool().submit(function, part))
             if len(ahead) > 2 * number:
                 yield ahead.popleft().result()
@@ -86,6 +91,39 @@ def run_side_by_side(function: Callable[[Part], object], parts: Iterable[Part]) 
     """Call ``function``, which writes its results itself, for ``parts``, as :func:`side_by_side`."""
     for _ in side_by_side(function, parts):
         pass
+
+
+def in_parts(of: Callable[[slice], tuple[Any, ...]], size: int) -> tuple[Any, ...]:
+    """NumPy arrays of ``size`` items, which ``of`` gives for consecutive slices of them; made in threads."""
+    import numpy as np
+
+    whole = tuple(np.empty((size, *one.shape[1:]), one.dtype) for one in of(slice(0, min(size, 1))))
+
+    def put(first: int) -> None:
+        part = slice(first, min(first + _ITEMS, size))
+        for array, given in zip(whole, of(part), strict=True):
+            array[part] = given
+
+    run_side_by_side(put, range(0, size, _ITEMS))
+    return whole
+
+
+def chosen_in_parts(of: Callable[[slice], tuple[Any, ...]], size: int) -> tuple[Any, ...]:
+    """As :func:`in_parts`, where ``of`` gives arrays of any one length for each slice: of few of its items."""
+    import numpy as np
+
+    step = 8 * _ITEMS
+    found = list(side_by_side(of, [slice(first, min(first + step, size)) for first in range(0, max(size, 1), step)]))
+    ends = np.cumsum([0, *(len(arrays[0]) for arrays in found)])
+    whole = tuple(np.empty((int(ends[-1]), *one.shape[1:]), one.dtype) for one in found[0])
+
+    def put(number: int) -> None:
+        for array, part in zip(whole, found[number], strict=True):
+            array[ends[number] : ends[number + 1]] = part
+        found[number] = ()
+
+    run_side_by_side(put, range(len(found)))
+    return whole
 
 
 def python_command(module: str, *arguments: object) -> list[str]:

@@ -131,7 +131,7 @@ def perform(source: Any, request: Request) -> Detection:
     with searching_for_starts(parts, checked.options, device, ahead) if seeks else nullcontext() as sought:
         if sought is not None:
             # What results need of a large graph, while its starts are sought.
-            Thread(target=lambda: (parts.graph.digest, parts.graph.degrees()), daemon=True).start()
+            Thread(target=lambda: parts.graph.digest, daemon=True).start()
         from mmsbgen.detection.publish import publish
         from mmsbgen.detection.run_chains import run_chains
         from mmsbgen.detection.start_chain import built_chain, start_chain

@@ -62,9 +62,8 @@ def _published(finished: FinishedRun, checked: CheckedRequest, making: Callable[
     entries = min(max(needed, request.top), sampler.shape.k)
     wide = results.memberships(sampler, entries, partial(making, "memberships"))
     looking = partial(making, f"communities by the rule {request.rule}")
-    found, numbered = cover(
-        wide, parts.graph.links, request.rule, threshold, row_source(sampler), looking, parts.training_adjacency
-    )
+    links, known = parts.graph.links, (parts.training_adjacency, parts.degrees)
+    found, numbered = cover(wide, links, request.rule, threshold, row_source(sampler), looking, *known)
     own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
     memberships = replace(own, others=finished.others)
     with ThreadPoolExecutor(1) as beside:

@@ -21,13 +21,13 @@ from mmsbgen.base.progress import stage
 from mmsbgen.export.data_frames import long_columns
 from mmsbgen.export.found import Clustering
 from mmsbgen.export.library_objects import node_attributes, to_arviz
-from mmsbgen.scores.cover import cover_text, words_of
+from mmsbgen.scores.cover import cover_text
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def _snap(found: Clustering, path: Path) -> None:
-    path.write_text(cover_text(words_of(found.memberships.ids), found.cover.members), encoding="utf-8", newline="")
+    path.write_text(cover_text(found.memberships.ids, found.cover.members), encoding="utf-8", newline="")
 
 
 def _csv(found: Clustering, path: Path, delimiter: str = ",") -> None:

@@ -72,10 +72,21 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def repeated(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
+    """As ``np.repeat`` of whole numbers, ``[sum(counts)]``, which would keep other threads from computing."""
+    some = np.flatnonzero(counts)
+    ends, values = np.cumsum(counts[some]), values[some]
+    found = np.zeros(ends[-1] if ends.size else 0, values.dtype)
+    found[:1], found[ends[:-1]] = values[:1], np.diff(values)
+    return np.cumsum(found, dtype=values.dtype, out=found)
+
+
 def numbers_of_ranges(begins: NDArray[Any], counts: NDArray[Any]) -> Int64Array:
     """The whole numbers of ranges, one after another: ``counts[i]`` from ``begins[i]`` on, ``[sum(counts)]``."""
     ends = np.cumsum(counts)
-    return np.repeat(begins - (ends - counts), counts) + np.arange(ends[-1] if ends.size else 0)
+    found = repeated((begins - (ends - counts)).astype(np.int64), counts)
+    found += np.arange(found.size)
+    return found
 
 
 def links_without(links: NDArray[Any], places: Int64Array, begin: int, end: int) -> NDArray[Any]:
@@ -153,7 +164,7 @@ class Adjacency:
                 [np.bincount(place, minlength=n), np.bincount(first - firsts[number], minlength=n)], axis=1
             )
             rows = neighbours[begins[number] : begins[number + 1]]
-            is_smaller = np.repeat(np.tile([True, False], n), counts.ravel())
+            is_smaller = repeated((np.arange(2 * n) % 2 == 0).view(np.uint8), counts.ravel()).view(bool)
             rows[is_smaller], rows[~is_smaller] = smaller[here][np.argsort(place, kind="stable")], second
             found: Int64Array = counts.sum(axis=1)
             return found

@@ -196,6 +196,11 @@ def number_integers(values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
         if distinct.size < seen.size:
             renumber(values, distinct, seen.size)
         return distinct + low, values
+    return by_sorting(values)
+
+
+def by_sorting(values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
+    """As :func:`number_integers`, in this thread."""
     ascending, places = in_order(values)
     starts = np.concatenate([[True], ascending[1:] != ascending[:-1]])
     distinct = ascending[starts]

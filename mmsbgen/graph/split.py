@@ -8,7 +8,7 @@ adjacency.  Training uses no held-out pair in a mini-batch or as a partner.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -26,6 +26,7 @@ from mmsbgen.graph.graph import (
     Graph,
     Int64Array,
     UInt32Array,
+    degrees_of,
     distinct_keys,
     links_without,
     pack_pairs,
@@ -89,12 +90,11 @@ class Split:
     @property
     def training_links(self) -> UInt32Array:
         """The training links, uint32 ``[E_tr, 2]``, ``u < v``, lexicographic; made anew, to save memory."""
-        return links_without(self.graph.links, self._held_places, 0, self.graph.n_links)
+        return self.training_part(0, self.graph.n_links)
 
-    def training_parts(self, size: int = AT_A_TIME) -> Iterator[UInt32Array]:
-        """The training links in parts, each of up to ``size`` links of the graph."""
-        for begin in range(0, self.graph.n_links, size):
-            yield links_without(self.graph.links, self._held_places, begin, begin + size)
+    def training_part(self, begin: int, size: int = AT_A_TIME) -> UInt32Array:
+        """The training links among ``size`` links of the graph from ``begin`` on, ``[L, 2]``."""
+        return links_without(self.graph.links, self._held_places, begin, begin + size)
 
     def some_training_links(self, most: int, rng: np.random.Generator) -> UInt32Array:
         """``most`` of the training links, drawn at random, or all if there are no more, ``[L, 2]``."""
@@ -107,6 +107,12 @@ class Split:
     def training_adjacency(self) -> Adjacency:
         """Adjacency of the training links. Vertices with links in the graph may be isolated here."""
         return Adjacency.from_pairs(self.graph.links, self.graph.n_vertices, self._held_places)
+
+    @cached_property
+    def degrees(self) -> Int64Array:
+        """Number of links of every vertex of the graph, int64 ``[N]``."""
+        held = degrees_of(self.graph.links[self._held_places], self.graph.n_vertices)
+        return read_only(self.training_adjacency.degrees + held)
 
     @cached_property
     def _held_places(self) -> Int64Array:

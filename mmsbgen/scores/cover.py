@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import canonical_word
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import csv_rows, has_suffix, read_text
 
@@ -35,6 +37,9 @@ _GATHER = (
 
 #: Most bytes of memory for an id of a file while it is read, measured.
 _FIELD_BYTES = 110
+
+#: Ids of communities that a thread writes at a time.
+_AT_A_TIME = 1 << 17
 
 #: ASCII white space only, as in edge lists: ids may contain other Unicode blanks.
 _LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
@@ -70,10 +75,34 @@ def words_of(ids: npt.NDArray[Any]) -> list[str]:
     return words
 
 
-def cover_text(words: Sequence[str], members: Iterable[npt.NDArray[Any]]) -> str:
-    """The text of a cover: one line of ``words`` for each array of vertex numbers in ``members``."""
-    texts = np.array(words, dtype=object)
-    return "".join("\t".join(texts[one].tolist()) + "\n" for one in members)
+def cover_text(ids: npt.NDArray[Any], members: Sequence[npt.NDArray[Any]]) -> str:
+    """The text of a cover: one line of the ``ids`` ``[N]`` for each array of vertex numbers in ``members``.
+
+    Raises as :func:`words_of`.
+    """
+    if ids.dtype.kind != "i" or ids.min(initial=0) < 0 or not all(map(len, members)):
+        texts = np.array(words_of(ids), dtype=object)
+        return "".join("\t".join(texts[one].tolist()) + "\n" for one in members)
+    width = len(str(ids.max(initial=0)))
+
+    def lines(part: Sequence[npt.NDArray[Any]]) -> bytes:
+        """By digits: a matrix of them, with what follows each number, without leading zeros."""
+        left = ids[np.concatenate(part)]
+        text, shown = np.empty((left.size, width + 1), np.uint8), np.ones((left.size, width + 1), bool)
+        text[:, width] = ord("\t")
+        text[np.cumsum([len(one) for one in part]) - 1, width] = ord("\n")
+        for place in range(width - 1, -1, -1):
+            shown[:, place] = left > 0
+            rest = left // 10
+            text[:, place] = left - 10 * rest + ord("0")
+            left = rest
+        shown[:, width - 1] = True
+        return text[shown].tobytes()
+
+    ends = np.cumsum([0, *map(len, members)])
+    cuts = np.unique([*np.searchsorted(ends, np.arange(0, ends[-1], _AT_A_TIME)), len(members)])
+    parts = [members[first:last] for first, last in pairwise(cuts)]
+    return b"".join(side_by_side(lines, parts)).decode()
 
 
 def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:

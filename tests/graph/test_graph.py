@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Adjacency, Graph, GraphWarning, LoadReport, as_graph
-from mmsbgen.graph.graph import by_degree
+from mmsbgen.graph.graph import by_degree, numbers_of_ranges, repeated
 
 DATA = Path(__file__).parents[1] / "data"
 NO_REPORT = LoadReport(0, 0, 0, 0, False, 0)
@@ -305,3 +305,14 @@ def test_few_and_many_links_are_in_the_same_order(most: int) -> None:
     degrees = np.random.default_rng(1).integers(0, most, 2000)
     offsets = np.concatenate([[0], np.cumsum(degrees)])
     np.testing.assert_array_equal(by_degree(offsets), np.argsort(-degrees, kind="stable"))
+
+
+@pytest.mark.parametrize("counts", [[], [0, 0], [3], [0, 2, 0, 0, 1, 4, 0]])
+def test_numbers_are_repeated_as_numpy_does(counts: list[int]) -> None:
+    for values in (np.array([7, 2, 9, 250, 0, 3, 1], np.uint8)[: len(counts)], np.arange(len(counts)) - 3):
+        found = repeated(values, np.array(counts, np.int64))
+        assert found.dtype == values.dtype
+        np.testing.assert_array_equal(found, np.repeat(values, counts))
+    ranges = [np.arange(5 * at, 5 * at + count) for at, count in enumerate(counts)]
+    found = numbers_of_ranges(5 * np.arange(len(counts)), np.array(counts, np.int64))
+    np.testing.assert_array_equal(found, np.concatenate([np.zeros(0, int), *ranges]))

@@ -109,7 +109,7 @@ def test_many_links_part_as_few_do(monkeypatch, many):
     monkeypatch.setattr(refine_module, "MANY", many)
     pairs = np.concatenate([np.array(between(members, members)) for members in CLIQUES])
     other = np.concatenate([pairs + 30, [[30 + 0, 30 + 12], [30 + 1, 30 + 20]]])
-    links = np.concatenate([LINKS, other])
+    links = np.unique(np.concatenate([LINKS, other]), axis=0)
     best = np.where(links[:, 0] < 30, 0, 1)
     found = moves(links, best, np.ones(len(links)), 6, 3)
     parts = {(move.source, tuple(move.members.tolist())) for move in found}

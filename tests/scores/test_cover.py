@@ -6,13 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import load_edge_list
 from mmsbgen.graph.ids import object_ids
-from mmsbgen.scores import evaluate, read_cover
-from mmsbgen.scores.cover import CoverWarning, refuse_table, words_of
+from mmsbgen.scores import cover, evaluate, read_cover
+from mmsbgen.scores.cover import CoverWarning, cover_text, refuse_table, words_of
 
 
 def written(folder: Path, content: bytes | str) -> Path:
@@ -148,3 +149,12 @@ def test_pairs_that_may_be_something_else_are_read_with_a_warning(tmp_path: Path
     with pytest.warns(CoverWarning, match=r"all \d lines have two fields, as (an edge list or )?a table") as told:
         assert len(read_cover(written(tmp_path, text))) == text.count("\n")
     assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize("ids", [[0, 7, 10, 99, 2**62], [-3, 0, 5, 12, 4], ["a", "b", "0", "x y", "ü"]])
+def test_lines_of_communities_have_the_words_of_ids(ids: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cover, "_AT_A_TIME", 3)
+    members = [np.array(one) for one in ([0, 1, 2, 3, 4], [3, 1], [0], [2, 4])]
+    lines = ["\t".join(str(ids[at]) for at in one.tolist()) + "\n" for one in members]
+    assert cover_text(np.array(ids), members) == "".join(lines)
+    assert cover_text(np.array(ids), []) == ""

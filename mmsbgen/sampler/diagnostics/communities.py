@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 
 import numpy as np
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.graph.graph import Adjacency, degrees_of
+from mmsbgen.base.processes import chosen_in_parts, in_parts, run_side_by_side
+from mmsbgen.graph.graph import AT_A_TIME, Adjacency, degrees_of, numbers_of_ranges
 from mmsbgen.sampler.diagnostics.explained_links import (
     Array,
     Explained,
@@ -44,7 +46,7 @@ Tell = Callable[[float], None]
 class Rule:
     """A rule that turns memberships into sets of vertices; ``threshold`` is its default."""
 
-    apply: Callable[[Memberships, RowSource, Array, float, Tell], tuple[Ints, Ints]]
+    apply: Callable[[Memberships, RowSource, Array, float, Tell, Ints | None], tuple[Ints, Ints]]
     threshold: float
     doc: str
     covers: bool = False
@@ -69,18 +71,24 @@ def _gathered(m: Memberships, links: Array) -> Array:
     return gathered
 
 
-def _threshold(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
+def _threshold(
+    m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell, degrees: Ints | None = None
+) -> tuple[Ints, Ints]:
     vertex, at = np.nonzero(m.values > threshold)
     return vertex, m.indices[vertex, at].astype(np.int64)
 
 
-def _top(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
+def _top(
+    m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell, degrees: Ints | None = None
+) -> tuple[Ints, Ints]:
     r = min(int(threshold), m.indices.shape[1])
     vertex = np.repeat(np.arange(len(m.indices)), r)
     return vertex, m.indices[:, :r].ravel().astype(np.int64)
 
 
-def _link(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
+def _link(
+    m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell, degrees: Ints | None = None
+) -> tuple[Ints, Ints]:
     vertices, communities = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for ends, shares in _told(explained(_gathered(m, links), rows, m.beta, m.delta), len(links), tell):
         best = shares.argmax(axis=1)
@@ -128,15 +136,22 @@ def _counted(
         # Flat indices: np.add.at is twenty times slower with several index arrays.
         np.add.at(flat, (row[:, :, None] * r + np.arange(r)).ravel(), counted.ravel())
     known[vertices] = flat.reshape(-1, r)[: vertices.size]
-    given, at = at is not None, np.flatnonzero(known >= least) if at is None else at
-    counts = known.ravel()[at].astype(np.float64)
-    if vertices.size:
-        is_exact = np.zeros(len(known), bool)
-        is_exact[vertices] = True
-        exact = np.flatnonzero(is_exact[at // r])
-        counts[exact] = flat[np.searchsorted(vertices, at[exact] // r) * r + at[exact] % r]
-    kept = slice(None) if given else counts >= least
-    return at[kept], counts[kept]
+    numbers, given = known.reshape(-1), at
+
+    def enough(part: slice) -> tuple[Array, ...]:
+        own = part.start + np.flatnonzero(numbers[part] >= least)
+        return own, numbers[own].astype(np.float64)
+
+    if given is None:
+        at, counts = chosen_in_parts(enough, numbers.size)
+    else:
+        at, counts = given, in_parts(lambda part: (numbers[given[part]].astype(np.float64),), given.size)[0]
+    begins, ends = np.searchsorted(at, [vertices * r, (vertices + 1) * r])
+    exact = numbers_of_ranges(begins, ends - begins)
+    counts[exact] = flat[np.repeat(np.arange(vertices.size), ends - begins) * r + at[exact] % r]
+    if given is None and not (kept := counts[exact] >= least).all():
+        at, counts = np.delete(at, exact[~kept]), np.delete(counts, exact[~kept])
+    return at, counts
 
 
 def _most(counts: Floats, degrees: Ints, least: float = _MOST) -> Array:
@@ -149,34 +164,53 @@ def _most(counts: Floats, degrees: Ints, least: float = _MOST) -> Array:
     return found
 
 
-def _evidence(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
-    degrees = degrees_of(links, len(m.indices))
+def _evidence(
+    m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell, degrees: Ints | None = None
+) -> tuple[Ints, Ints]:
+    degrees = degrees_of(links, len(m.indices)) if degrees is None else degrees
+    r, indices = m.indices.shape[1], m.indices.reshape(-1)
 
     def counted(number: int, members: Array | None, at: Ints | None = None) -> tuple[Ints, Floats]:
         return _counted(m, rows, links, lambda share: tell((number + share) / _PASSES), members, at=at)
 
     # The candidates, one by one, by flat places: later passes count fewer links, so that no others come.
     at, counts = counted(0, None)
-    vertex, of = at // m.indices.shape[1], m.indices.ravel()[at].astype(np.int64)
-    most = _most(counts, degrees[vertex], max(threshold, _MOST))
+
+    def candidates(part: slice) -> tuple[Array, ...]:
+        own = (at[part] // r).astype(np.uint32)
+        return own, indices[at[part]], _most(counts[part], degrees[own], max(threshold, _MOST))
+
+    vertex, of, most = in_parts(candidates, at.size)
     likely = member_chances(vertex, of, counts, degrees, m.width, residual=False)
+
+    def mark(first: int) -> None:
+        part = slice(first, first + AT_A_TIME)
+        members[at[part]] = (likely[part] > _RATHER) | most[part]
+
+    def left(part: slice) -> tuple[Array, ...]:
+        own = part.start + np.flatnonzero(counts[part] >= _A_LINK)
+        return own, vertex[own], of[own], counts[own]
+
     # The chain explains links by chance too, between vertices that are hardly in a community: those count no longer.
     for number in range(1, _PASSES):
         members = np.zeros(m.indices.size, bool)
-        members[at] = (likely > _RATHER) | most
+        run_side_by_side(mark, range(0, at.size, AT_A_TIME))
         counts = counted(number, members.reshape(m.indices.shape), at)[1]
-        left = counts >= _A_LINK
+        own, vertices, communities, numbers = chosen_in_parts(left, at.size)
+        members = counts = np.zeros(0)  # gives the memory back
         likely = np.zeros(vertex.size)
-        likely[left] = member_chances(vertex[left], of[left], counts[left], degrees, m.width, residual=True)
-    chosen = (likely > threshold) | most
-    return vertex[chosen], of[chosen]
+        likely[own] = member_chances(vertices, communities, numbers, degrees, m.width, residual=True)
+    chosen = np.flatnonzero((likely > threshold) | most)
+    return vertex[chosen].astype(np.int64), of[chosen].astype(np.int64)
 
 
-def _share(m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell) -> tuple[Ints, Ints]:
+def _share(
+    m: Memberships, rows: RowSource, links: Array, threshold: float, tell: Tell, degrees: Ints | None = None
+) -> tuple[Ints, Ints]:
     # For a vertex between communities, pi says which links it could explain, and its links which ones exist.
     at, counts = _counted(m, rows, links, tell, least=0.0)
     vertex = at // m.indices.shape[1]
-    degrees = degrees_of(links, len(m.indices))[vertex]
+    degrees = (degrees_of(links, len(m.indices)) if degrees is None else degrees)[vertex]
     enough = counts > _OF_LINKS * threshold * degrees
     chosen = ((m.values.ravel()[at] > threshold) & enough) | _most(counts, degrees, max(threshold, _MOST))
     return vertex[chosen], m.indices.ravel()[at[chosen]].astype(np.int64)
@@ -222,7 +256,7 @@ class Cover:
         """Share of vertices that are in at least one community."""
         return self.covered / max(1, self.n_vertices)
 
-    @property
+    @cached_property
     def covered(self) -> int:
         """Number of vertices that are in at least one community."""
         return int(np.count_nonzero(np.bincount(np.concatenate(self.members)))) if self.members else 0
@@ -272,6 +306,7 @@ def cover(
     rows: RowSource | None = None,
     tell: Tell = lambda share: None,
     adjacency: Adjacency | None = None,
+    degrees: Ints | None = None,
 ) -> tuple[Cover, Memberships]:
     """Apply a named rule; returns the communities, and ``m`` with community c in column c.
 
@@ -288,12 +323,13 @@ def cover(
         rows: source of whole rows for ``evidence``, ``share`` and ``link``, by default the entries of ``m``.
         tell: called by ``evidence``, ``share`` and ``link`` with the share of the links that is done.
         adjacency: adjacency of most of the links, if there is one: components are then found faster.
+        degrees: number of links ``[N]`` of every vertex, if it is known.
 
     Raises the errors of :func:`checked_threshold`.
     """
     value, n, read = checked_threshold(rule, threshold), len(m.indices), rows or m.rows
     seen_by_rule = m.first(entries_needed(rule, value, m.k))
-    vertices, communities = RULES[rule].apply(seen_by_rule, read, links, value, tell)
+    vertices, communities = RULES[rule].apply(seen_by_rule, read, links, value, tell, degrees)
     weak = m.beta <= 2.0 * len(links) / max(1, n * (n - 1))
     vertices, communities = _without_needless(vertices, communities, weak, n)
     components: list[Ints] = []

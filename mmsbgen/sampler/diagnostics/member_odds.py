@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import in_parts, side_by_side
 from mmsbgen.graph.ids import number_integers
 from mmsbgen.sampler.diagnostics.explained_links import Array, Floats, Ints
 
@@ -30,6 +30,8 @@ _ROUNDS, _SETTLED = 30, 1e-3
 _LEAST, _MOST_ODDS = 1e-6, 50.0
 #: Candidates that a thread takes at a time; with fewer, threads mostly wait for each other.
 _PART = 1 << 19
+#: Candidates whose chances are found together, so that little memory is taken.
+_CACHED = 1 << 16
 #: Counts of explained links are rounded to this part of a link: the law of a member has few values to be computed for.
 _STEPS = 8
 
@@ -53,13 +55,21 @@ def member_chances(
         n_communities: number of communities.
         residual: what chance is.
     """
-    n, own = len(degrees), np.maximum(degrees[vertices], 1).astype(np.float64)
-    x, law = np.minimum(explained, own), np.full(_SHARES.size, 1.0 / _SHARES.size)
-    by_share, at = _likelihoods(x, own)
+    n, law = len(degrees), np.full(_SHARES.size, 1.0 / _SHARES.size)
+    per_link = int(np.rint(_STEPS * explained.max(initial=0.0))) + 1
+
+    def prepared(part: slice) -> tuple[Array, ...]:
+        own = np.maximum(degrees[vertices[part]], 1).astype(np.float64)
+        x = np.minimum(explained[part], own)
+        keys = own.astype(np.int64) * per_link + np.rint(_STEPS * x).astype(np.int64)
+        return x, own, keys, (x > _FIRST * own).astype(np.float64)
+
+    chances: Floats
+    x, own, keys, chances = in_parts(prepared, len(vertices))
+    by_share, at = _likelihoods(keys, per_link)
     candidates = _Candidates(
         x, own, vertices, communities, at, degrees if residual else None, n_communities, len(by_share.factors)
     )
-    chances = (x > _FIRST * own).astype(np.float64)
     sums = candidates.sums(chances)
     for _ in range(_ROUNDS):
         weight = sums.members.sum()
@@ -116,19 +126,23 @@ class _Candidates:
         cuts = np.unique(np.append(cuts, self.x.size))
         return list(map(slice, cuts[:-1], cuts[1:]))
 
-    def sums(self, chances: Floats, new: Callable[[slice], Floats] | None = None) -> _Sums:
+    def sums(self, chances: Floats, new: Callable[[slice, Ints], Floats] | None = None) -> _Sums:
         """The sums of ``chances`` ``[M]``, after ``new`` has given each part its new ones."""
 
         def of(part: slice) -> _Sums:
-            own, change = chances[part], np.zeros(1)
+            own, change, left = chances[part], np.zeros(1), np.zeros(self.n_communities)
+            communities = self.communities[part].astype(np.intp)
             if new is not None:
-                before, own = own, new(part)
+                before = own.copy()
+                for first in range(0, own.size, _CACHED):
+                    some = slice(part.start + first, min(part.start + first + _CACHED, part.stop))
+                    chances[some] = new(some, communities[first : first + _CACHED])
                 change += np.abs(own - before).sum()
-                chances[part] = own
-            links, communities, left = own * self.x[part], self.communities[part], np.zeros(self.n_communities)
+            links = own * self.x[part]
             if self.degrees is not None:
-                first, last = self.vertices[part][[0, -1]]
-                vertices = self.vertices[part] - first
+                vertices = self.vertices[part].astype(np.intp)
+                first, last = vertices[[0, -1]]
+                vertices -= first
                 ends = (self.degrees[first : last + 1] - np.bincount(vertices, links)).clip(min=0.0)
                 left = _added(communities, own * ends[vertices], self.n_communities)
             return _Sums(
@@ -146,15 +160,19 @@ class _Candidates:
                 whole += one
         return total
 
-    def odds(self, of_member: Floats, prior: Floats, by_chance: Floats) -> Callable[[slice], Floats]:
+    def odds(self, of_member: Floats, prior: Floats, by_chance: Floats) -> Callable[[slice, Ints], Floats]:
         """Gives chances of a part, by log-likelihoods ``of_member`` of each value and what communities ``[K]`` have."""
         inside, outside = np.log(by_chance), np.log1p(-by_chance)
 
-        def compute(part: slice) -> Floats:
-            links, counts, of = self.own[part], self.x[part], self.communities[part]
-            against = counts * inside[of] + (links - counts) * outside[of] - (of_member[self.at[part]] + prior[of])
-            chances: Floats = 1.0 / (1.0 + np.exp(against.clip(-_MOST_ODDS, _MOST_ODDS)))
-            chances[counts <= by_chance[of] * links] = 0.0
+        def compute(part: slice, of: Ints) -> Floats:
+            links, counts = self.own[part], self.x[part]
+            chances = counts * inside[of]
+            chances += (links - counts) * outside[of]
+            chances -= of_member[self.at[part]] + prior[of]
+            np.exp(chances.clip(-_MOST_ODDS, _MOST_ODDS, out=chances), out=chances)
+            chances += 1.0
+            np.divide(1.0, chances, out=chances)
+            chances *= counts > by_chance[of] * links
             return chances
 
         return compute
@@ -175,11 +193,13 @@ class _ByShare(NamedTuple):
     factors: Floats
 
 
-def _likelihoods(x: Floats, own: Floats) -> tuple[_ByShare, Ints]:
-    """The likelihoods of ``x`` of ``own`` links ``[M]``, each value once, and the place ``[M]`` of each among them."""
-    steps = np.rint(_STEPS * x).astype(np.int64)
-    keys, at = number_integers(own.astype(np.int64) * (steps.max(initial=0) + 1) + steps)
-    links, steps = np.divmod(keys, steps.max(initial=0) + 1)
+def _likelihoods(keys: Ints, per_link: int) -> tuple[_ByShare, Ints]:
+    """The likelihoods of counts, each value once, and the place ``[M]`` of each of ``keys`` ``[M]`` among them.
+
+    A key is a number of links times ``per_link``, plus eighths of a link that are explained of them.
+    """
+    keys, at = number_integers(keys)
+    links, steps = np.divmod(keys, per_link)
     counts = steps / _STEPS
     logs = counts[:, None] * np.log(_SHARES) + (links - counts)[:, None] * np.log1p(-_SHARES)
     top = logs.max(axis=1, initial=-np.inf)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.processes import cores
+from mmsbgen.base.processes import cores, in_parts
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.sampler.calibration.curve import CalibrationCurve
 from mmsbgen.sampler.diagnostics import explained_links
@@ -119,7 +119,7 @@ class Memberships:
         place[columns[old]] = np.flatnonzero(old)
         return replace(
             self,
-            indices=place[self.indices],
+            indices=in_parts(lambda part: (place[self.indices[part]],), len(self.indices))[0],
             beta=np.where(old, self.beta[columns], strengths),
             spread=np.where(old, self.spread[columns], 0.0),
             columns=np.where(old, self.columns[columns], -1),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import run_side_by_side, side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import expanded
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array, EntryRows, Explained, Floats, Ints, RowSource
@@ -147,12 +147,17 @@ class SparseRows(_OnDevice):
     def _counted(self, members: Array | None, best: bool) -> Array:
         n = self._shape.n_vertices
         masks = np.zeros((n, 8), np.uint8)
-        if members is not None:
-            wide = np.zeros((n, -(-members.shape[1] // 8) * 8), bool)
-            wide[:, : members.shape[1]] = members
+
+        def pack(first: int) -> None:
+            assert members is not None
+            part = members[first : first + _ROWS]
+            wide = np.zeros((len(part), -(-part.shape[1] // 8) * 8), bool)
+            wide[:, : part.shape[1]] = part
             # Far faster than along an axis.
-            bits = np.packbits(wide, bitorder="little").reshape(n, -1)
-            masks[:, : bits.shape[1]] = bits
+            bits = np.packbits(wide, bitorder="little").reshape(len(part), -1)
+            masks[first : first + _ROWS, : bits.shape[1]] = bits
+
+        run_side_by_side(pack, range(0, 0 if members is None else n, _ROWS))
         given = {"n_vertices": np.uint32(n), "only_members": np.uint32(members is not None)}
         given["only_best"] = np.uint32(best)
         with self._device.upload(masks.view(np.uint64).ravel()) as placed:
@@ -180,9 +185,9 @@ def leading_communities(sampler: Sampler) -> Ints:
 
     It is the one that explains the pair of a vertex with itself best if all communities are equally strong.
     """
-    vertices = np.arange(sampler.shape.n_vertices)
+    vertices = np.arange(sampler.shape.n_vertices, dtype=np.uint32)[:, None]
     with sampler.device.upload(np.ones(sampler.shape.row, sampler.shape.real)) as alike:
-        return _explained(sampler, np.stack([vertices, vertices], axis=1), alike)[0]
+        return _explained(sampler, np.broadcast_to(vertices, (len(vertices), 2)), alike)[0]
 
 
 def _explained(sampler: Sampler, pairs: Array, beta: Any) -> tuple[Ints, Array]:
@@ -192,9 +197,9 @@ def _explained(sampler: Sampler, pairs: Array, beta: Any) -> tuple[Ints, Array]:
     best, shares = np.empty(len(pairs), np.int64), np.empty(len(pairs), sampler.shape.real)
     step = values["best"].shape[0]
     for first in range(0, len(pairs), step):
-        ends = pairs[first : first + step].T.astype(np.uint32)
+        ends = pairs[first : first + step].T
         for name, end in zip(("pairs_a", "pairs_b"), ends, strict=True):
-            device.write(given[name], np.ascontiguousarray(end))
+            device.write(given[name], np.ascontiguousarray(end, np.uint32))
         count = ends.shape[1]
         sampler.kernels["explain_links"].launch(count, given | {"n_pairs": np.uint32(count)})
         best[first : first + count] = device.download_range(values["best"], 0, count)

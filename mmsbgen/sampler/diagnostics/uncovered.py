@@ -102,10 +102,15 @@ def components_of(n_vertices: int, links: Array, adjacency: Adjacency | None = N
         if reached.all():
             return np.zeros(n_vertices, np.int64)
         labels[reached] = reached.argmax()
+
+    def apart(begin: int) -> Ints:
+        ends = labels[links[begin : begin + AT_A_TIME]]
+        return np.compress(ends[:, 0] != ends[:, 1], ends, axis=0)
+
     # A part of the links joins the components of the parts before it, whose matrix soon is small.
     for first in range(0, len(links), step):
-        ends = labels[links[first : first + step]]
-        ends = ends[ends[:, 0] != ends[:, 1]]
+        parts = range(first, min(first + step, len(links)), AT_A_TIME)
+        ends = np.concatenate([np.zeros((0, 2), np.int64), *side_by_side(apart, parts)])
         if len(ends):
             matrix = coo_array((np.ones(len(ends), np.bool_), tuple(ends.T)), (count, count))
             count, joined = connected_components(matrix, directed=False)
@@ -145,12 +150,19 @@ def in_one_component(labels: Ints, vertices: Ints, communities: Ints) -> tuple[I
     With fewer communities than components, the model puts components together that have nothing in common.  ``labels``
     are those of :func:`components_of`.
     """
+    most = int(np.bincount(labels).argmax()) if labels.size else 0
+    apart = np.zeros(int(communities.max(initial=0)) + 1, bool)
+    apart[communities[labels[vertices] != most]] = True
+    there = np.flatnonzero(apart[communities])
     number = int(labels.max(initial=0)) + 1
-    parts, index, sizes = np.unique(communities * number + labels[vertices], return_inverse=True, return_counts=True)
+    keys = communities[there] * number + labels[vertices[there]]
+    parts, index, sizes = np.unique(keys, return_inverse=True, return_counts=True)
     order = np.lexsort((-sizes, parts // number))
     largest = np.zeros(parts.size, bool)
     largest[order[np.unique(parts[order] // number, return_index=True)[1]]] = True
-    return vertices[largest[index]], communities[largest[index]]
+    kept = np.ones(vertices.size, bool)
+    kept[there] = largest[index]
+    return vertices[kept], communities[kept]
 
 
 def small_components(labels: Ints, covered: Ints) -> list[Ints]:

@@ -149,7 +149,7 @@ def verdict(sampler: Sampler, labels: Labels, tell: Tell = lambda what, share: N
     clear = ranked is not None and ranked.clear
     if not clear and split.graph.n_links <= _SMALL and split.graph.n_vertices <= _FEW_VERTICES:
         compared = rewired(split.graph, labels, seed, lambda share: tell("graphs with the same degrees", share))
-    return decided(ranked, compared, degree_excess(split.graph.degrees()))
+    return decided(ranked, compared, degree_excess(split.degrees))
 
 
 def of_record(record: Mapping[str, Any]) -> Verdict:

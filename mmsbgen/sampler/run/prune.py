@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import chosen_in_parts, side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
+from mmsbgen.graph.graph import repeated
 from mmsbgen.graph.ids import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
@@ -98,7 +99,7 @@ def evidence(links: Array, best: Ints, degrees: Ints, k: int) -> Floats:
         def of_part(number: int) -> Ints:
             own, ends = ordered[number]
             of_ends = np.empty(own.size * 2, bool)
-            of_ends[ends.places] = np.repeat(is_member[firsts[number] : firsts[number + 1]], ends.counts)
+            of_ends[ends.places] = repeated(is_member[firsts[number] : firsts[number + 1]].view(np.uint8), ends.counts)
             return np.bincount(best[own[of_ends[::2] & of_ends[1::2]]], minlength=k)
 
         return sum(side_by_side(of_part, range(len(ordered))), np.zeros(k, np.int64))
@@ -110,16 +111,21 @@ def sparse_evidence(sampler: Sampler) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """As :func:`evidence`, of sparse rows; the device counts the links.  And which communities explain a link best."""
     rows, k, adjacency = SparseRows(sampler), sampler.shape.k, sampler.split.training_adjacency
     counts, communities = rows.best_links(), rows.communities()
-    at = np.flatnonzero(counts >= _LEAST_LINKS)
-    of = communities.ravel()[at].astype(np.int64)
+    numbers, kept, r = counts.ravel(), communities.ravel(), counts.shape[1]
+
+    def candidates(part: slice) -> tuple[Array, ...]:
+        own = part.start + np.flatnonzero(numbers[part] >= _LEAST_LINKS)
+        return own, (own // r).astype(np.uint32), kept[own], numbers[own].astype(np.float64)
+
+    at, vertices, of, explained = chosen_in_parts(candidates, numbers.size)
 
     def inside(members: npt.NDArray[np.bool_]) -> Array:
-        mask = np.zeros(counts.size, bool)
-        mask[at[members]] = True
-        both = rows.best_links(mask.reshape(counts.shape)).ravel()[at[members]]
-        return np.bincount(of[members], both, k) / 2  # at both ends
+        mask, own = np.zeros(counts.size, bool), np.flatnonzero(members)
+        mask[at[own]] = True
+        both = rows.best_links(mask.reshape(counts.shape)).ravel()[at[own]]
+        return np.bincount(of[own], both, k) / 2  # at both ends
 
-    counted = _Counted(at // counts.shape[1], of, counts.ravel()[at].astype(np.float64), inside)
+    counted = _Counted(vertices, of, explained, inside)
     return counted.evidence(adjacency.degrees, k, adjacency.neighbours.size // 2), rows.best_of(counts, communities) > 0
 
 

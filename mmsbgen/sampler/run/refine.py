@@ -16,15 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.base.errors import DeviceMemoryError
-from mmsbgen.graph.graph import Adjacency
-from mmsbgen.graph.ids import in_order, number_integers
+from mmsbgen.base.processes import run_side_by_side, side_by_side
+from mmsbgen.graph.graph import AT_A_TIME, Adjacency
+from mmsbgen.graph.ids import by_sorting, in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.explained_links import Array
 from mmsbgen.sampler.diagnostics.state_rows import SparseRows, best_communities, row_source
 from mmsbgen.sampler.starts.background_search import device_bytes, has_room
 from mmsbgen.sampler.starts.device_moves import by_kernels, moving_kernels
 from mmsbgen.sampler.starts.leiden import leiden, network
-from mmsbgen.sampler.starts.local_moving import Mover, Weighted, in_threads, separated
+from mmsbgen.sampler.starts.local_moving import Mover, Weighted, even_parts, in_threads, separated
 from mmsbgen.sampler.starts.start_methods import MANY
 from mmsbgen.sampler.state.memory_needs import MOST_SPLIT
 from mmsbgen.sampler.state.sparse_state import SparseState
@@ -83,18 +84,31 @@ def _clear_links(sampler: Sampler) -> tuple[Ints, Array, Ints]:
     And the community ``[L]`` of each.  There are no more than :data:`MOST_SPLIT`, of the communities with the most
     links but those that alone have more, and none if no community is empty.
     """
-    rows, k = SparseRows(sampler), sampler.shape.k
-    ends = rows.best_of(rows.best_links(), rows.communities())
+    rows, split, k = SparseRows(sampler), sampler.split, sampler.shape.k
+    kept = rows.communities()
+    ends = rows.best_of(rows.best_links(), kept)
     empty, in_turn = np.flatnonzero(ends < 2 * _FEWEST_LINKS), np.argsort(-ends, kind="stable")
-    chosen = np.zeros(k, bool)
+    chosen, keeps = np.zeros(k + 1, bool), np.zeros(len(kept), bool)
     in_turn = in_turn[ends[in_turn] <= 2 * MOST_SPLIT]
     chosen[in_turn[np.cumsum(ends[in_turn]) <= 2 * MOST_SPLIT]] = True
+
+    def look(first: int) -> None:
+        part = slice(first, first + AT_A_TIME)
+        keeps[part] = chosen[np.minimum(kept[part], np.uint32(k))].any(axis=1)
+
+    def may_be(begin: int) -> Array:
+        """The links that a chosen community may explain: it is kept by an end."""
+        part = split.training_part(begin)
+        return part[keeps[part[:, 0]] | keeps[part[:, 1]]]
+
     links, labels = [np.zeros((0, 2), np.uint32)], [np.zeros(0, np.int64)]
-    for part in sampler.split.training_parts() if empty.size else ():
-        best, shares = best_communities(sampler, part)
-        clear = np.flatnonzero((shares > _CLEAR) & chosen[best])
-        links.append(part[clear])
-        labels.append(best[clear])
+    if empty.size:
+        run_side_by_side(look, range(0, len(kept), AT_A_TIME))
+        for part in side_by_side(may_be, range(0, split.graph.n_links, AT_A_TIME)):
+            best, shares = best_communities(sampler, part)
+            clear = np.flatnonzero((shares > _CLEAR) & chosen[best])
+            links.append(part[clear])
+            labels.append(best[clear])
     return empty, np.concatenate(links), np.concatenate(labels)
 
 
@@ -104,13 +118,14 @@ def _parts(links: Ints, labels: Ints, k: int, seed: int, most: int, mover: Mover
     A part's score is the modularity of the split times its size; the largest part of a community stays.
     """
     counts = np.bincount(labels, minlength=k)
-    enough = counts[labels] >= _ENOUGH_LINKS
-    links, labels = links[enough], labels[enough]
+    order = in_order(labels)[1]
+    order = order[(counts >= _ENOUGH_LINKS)[labels[order]]]
+    links, labels = links[order], labels[order]
     found: list[tuple[Ints, Floats, list[Ints]]] = []
     if len(links) > MANY:
         found = [_parts_together(links, labels, counts, seed, mover)]
     elif len(links):
-        order = np.lexsort((labels, counts[labels]))
+        order = np.argsort(counts[labels], kind="stable")
         links, labels = links[order], labels[order]
         begins = np.unique(counts[labels], return_index=True)[1]
         for alike in map(slice, begins, [*begins[1:], len(links)]):
@@ -128,23 +143,40 @@ def _parts_together(
 ) -> tuple[Ints, Floats, list[Ints]]:
     """Communities ``[P]``, scores ``[P]`` and members of the parts of communities that have ``counts`` ``[K]`` links.
 
+    ``links`` ``[L, 2]`` are in the order of ``labels`` ``[L]``, and those of one label in lexicographic order.
+
     They are split in one graph, side by side.  Many links are split by local moving, which can have a resolution for
     each.  Others are split by Leiden's algorithm, and their counts must be equal: the modularity at a resolution of the
     number of communities is then the mean of theirs.
     """
-    n = int(links.max()) + 1
-    keys, index = number_integers((labels[:, None] * n + links).ravel())
-    ends = index.reshape(links.shape)
+    n, of_labels = int(links.max()) + 1, even_parts(np.bincount(labels), AT_A_TIME)
+    begins = np.searchsorted(labels, [0, *(part.stop for part in of_labels)])
+    cuts = list(map(slice, begins[:-1], begins[1:]))
+    ends = np.empty(links.shape, np.int64)
+
+    def numbered(part: slice) -> Ints:
+        distinct, index = by_sorting((labels[part, None] * n + links[part]).ravel())
+        ends[part] = index.reshape(-1, 2)
+        return distinct
+
+    distinct = list(side_by_side(numbered, cuts))
+    keys = np.concatenate(distinct)
+    for part, before in zip(cuts, np.cumsum([0, *map(len, distinct)]).tolist(), strict=False):
+        ends[part] += before
     if len(links) <= MANY:
         split = leiden(network(keys.size, ends), len(links) / int(counts[labels[0]]), seed)
     else:
-        in_rows = ends[in_order(ends[:, 0])[1]]  # links are in order within each community
-        graph = Weighted.of(Adjacency.from_pairs(in_rows, keys.size))
+        graph = Weighted.of(Adjacency.from_pairs(ends, keys.size))
         split = separated(graph, 1 / (2 * counts[keys // n]), seed, mover)
     first, sizes = np.unique(split, return_index=True, return_counts=True)[1:]
     own, place = np.unique(keys[first] // n, return_inverse=True)
-    inside = np.bincount(place[split[ends[:, 0]]], split[ends[:, 0]] == split[ends[:, 1]])
-    squares = np.bincount(place, (np.bincount(split[ends.ravel()]) / 2) ** 2)
+
+    def within(part: slice) -> Floats:
+        a, b = split[ends[part]].T
+        return np.bincount(place[a], a == b, own.size).astype(np.float64)
+
+    inside = sum(side_by_side(within, cuts), np.zeros(own.size))
+    squares = np.bincount(place, (np.bincount(split, np.bincount(ends.ravel())) / 2) ** 2)
     count = counts[own]
     modularity = inside / count - squares / count**2
     in_turn = np.lexsort((first, -sizes, place))

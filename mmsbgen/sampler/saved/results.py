@@ -18,6 +18,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.host_memory import available_host_memory, readable
 from mmsbgen.base.id_text import plain
 from mmsbgen.base.libraries import versions
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.version import __version__
 from mmsbgen.db.records.canonical_json import plain_json
 from mmsbgen.families.mmsb.numbers.sparse_rows import filled
@@ -38,7 +39,7 @@ from mmsbgen.scores.cover import cover_text, words_of
 #: Arrays of a file that all of pi replaces, with its means and deviations.
 _OF_PI = ("communities", "shares", "rest", "spread", "codes", "mean", "sd", "mean_codes", "sd_codes")
 #: Sparse rows read at a time.
-_ROWS = 1 << 18
+_ROWS = 1 << 15
 #: Python library of each backend.
 _LIBRARIES = {"opencl": ("pyopencl",), "cuda": ("pycuda",)}
 
@@ -83,14 +84,18 @@ def _entries(state: SparseState, r: int) -> tuple[Array, Array, Array, Array]:
     indices = np.empty((n, min(r, most)), np.int32)
     values, rest = np.empty(indices.shape, state.shape.real), np.empty(n)
     counts, spread = np.zeros(k, np.int64), np.zeros(k)
-    for first in range(0, n, _ROWS):
-        part = slice(first, min(first + _ROWS, n))
-        kept, sizes = filled(*state.entries(part.start, part.stop), k, floor)
-        indices[part], values[part] = kept[:, :r], sizes[:, :r]
-        cut = sizes[:, r:].astype(np.float64)
-        rest[part] = cut.sum(axis=1) + (k - most) * floor
-        counts += np.bincount(kept.ravel(), minlength=k)
-        np.add.at(spread, kept[:, r:].ravel(), cut.ravel())
+
+    def fill(given: tuple[int, Array, Array]) -> tuple[Array, Array, Array]:
+        """Fills in a part of the rows; returns how often each community is kept, and what is cut off."""
+        kept, sizes = filled(*given[1:], k, floor)
+        part, cut = slice(given[0], given[0] + len(kept)), sizes[:, r:].astype(np.float64)
+        indices[part], values[part], rest[part] = kept[:, :r], sizes[:, :r], cut.sum(axis=1) + (k - most) * floor
+        return np.bincount(kept.ravel(), minlength=k), kept[:, r:].ravel(), cut.ravel()
+
+    parts = ((first, *state.entries(first, min(first + _ROWS, n))) for first in range(0, n, _ROWS))
+    for found, communities, cut in side_by_side(fill, parts):
+        counts += found
+        np.add.at(spread, communities, cut)
     return indices, values, rest, np.full(k, n * floor) - counts * floor + spread
 
 
@@ -226,7 +231,7 @@ def write(
     """
     ids = found.ids if found.ids.dtype != object else np.array(words_for_files(found.ids))
     with ThreadPoolExecutor(1) as beside, FileTransaction() as together:
-        text = beside.submit(lambda: cover_text(words_for_files(found.ids), cover.members))
+        text = beside.submit(cover_text, found.ids, cover.members)
         with published_archive(out / "memberships.npz", together) as archive:
             archive.add("ids", ids)
             for name, array in named_arrays(found).items():

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.processes import cores, run_side_by_side, side_by_side
 from mmsbgen.families.mmsb.starts.label_tables import NO_GAIN
-from mmsbgen.graph.graph import Adjacency, numbers_of_ranges
+from mmsbgen.graph.graph import Adjacency, numbers_of_ranges, repeated
 from mmsbgen.graph.ids import in_order
 
 __all__ = ["Mover", "Weighted", "coarsened", "corrected", "even_parts", "in_threads", "moved", "separated"]
@@ -79,7 +79,7 @@ class Weighted:
     @cached_property
     def own(self) -> npt.NDArray[np.uint32]:
         """The vertex ``[A]`` of each link."""
-        return np.repeat(np.arange(self.volumes.size, dtype=np.uint32), np.diff(self.offsets))
+        return repeated(np.arange(self.volumes.size, dtype=np.uint32), np.diff(self.offsets))
 
     def strongest(self, most: int) -> Weighted:
         """The graph with the links that are among the ``most`` strongest of an end; the others go inside the vertices.
@@ -115,7 +115,7 @@ class Weighted:
         """Places ``[S]`` of the links of ``vertices`` ``[V]``, and the place of the vertex of each among them."""
         begin = self.offsets[vertices]
         counts = self.offsets[vertices + 1] - begin
-        return numbers_of_ranges(begin, counts), np.repeat(np.arange(vertices.size), counts)
+        return numbers_of_ranges(begin, counts), repeated(np.arange(vertices.size), counts)
 
     def parts(self, vertices: Ints, bits: int) -> list[Ints]:
         """``vertices`` in parts for threads, few enough for their places to have ``bits`` bits."""
@@ -172,7 +172,7 @@ class Weighted:
                 (part.stop - part.start, count),
             )
             merged.sum_duplicates()
-            own = np.repeat(np.arange(part.start, part.stop, dtype=np.int32), np.diff(merged.indptr))
+            own = repeated(np.arange(part.start, part.stop, dtype=np.int32), np.diff(merged.indptr))
             merged.data[merged.indices == own] = 0
             merged.eliminate_zeros()
             return np.diff(merged.indptr), merged.indices.astype(np.uint32), merged.data
@@ -330,7 +330,7 @@ def _moves(graph: Weighted, vertices: Ints, labels: Ints, volumes: Ints, costs: 
     before[at[stays]] = gains[stays]
     starts = _starts(at)
     most, there = np.maximum.reduceat(gains, starts), at[starts]
-    largest = np.flatnonzero(gains == np.repeat(most, np.diff(np.append(starts, at.size))))
+    largest = np.flatnonzero(gains == most[repeated(np.arange(most.size), np.diff(np.append(starts, at.size)))])
     to = others[largest[_starts(at[largest])]]
     better = most > before[there] + NO_GAIN * np.maximum(1.0, np.abs(most))
     return vertices[there[better]], to[better]

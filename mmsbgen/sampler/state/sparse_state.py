@@ -17,7 +17,7 @@ from mmsbgen.sampler.state.arrays import release
 from mmsbgen.sampler.state.device_state import State, StateShape
 
 #: Elements of rows moved at a time.
-_ELEMENTS = 1 << 22
+_ELEMENTS = 1 << 20
 #: Arrays with the rows and with the new rows, which take turns.
 _TURNS = (("communities", "new_communities"), ("values", "new_values"))
 
@@ -116,13 +116,17 @@ class SparseState(State):
         kept, values = self.entries()
         order = np.argsort(vertices, kind="stable")
         _, first, counts = np.unique(vertices[order], return_index=True, return_counts=True)
+        step = max(1, _ELEMENTS // kept.shape[1])
         for turn in range(int(counts.max(initial=0))):
             now = order[first[counts > turn] + turn]
-            for begin in range(0, now.size, step := max(1, _ELEMENTS // kept.shape[1])):
+
+            def of(begin: int, now: Array = now) -> None:
                 some = now[begin : begin + step]
                 at = vertices[some]
                 ends = sources[some, None], targets[some, None]
                 kept[at], values[at] = self._moved(kept[at], values[at], *ends, stays)
+
+            run_side_by_side(of, range(0, now.size, step))
         self.set_entries(kept, values)
 
     def _moved(self, own: Array, values: Array, source: Array, target: Array, stays: float) -> tuple[Array, Array]:
