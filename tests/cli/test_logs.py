@@ -103,6 +103,11 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_a_line_that_cannot_be_parsed_leaves_no_handler(tmp_path: Path) -> None:
+    for words in (["-v", "--log", "loud"], ["--log-file", tmp_path / "no" / "log"], ["talk", "-v", "--log", "loud"]):
+        assert call(*words, "talk").exit_code == 2
+
+
 def test_memory_that_runs_out_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from mmsbgen import backends
 

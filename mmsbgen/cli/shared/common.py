@@ -118,10 +118,12 @@ class MmsbgenGroup(click.Group):
         """Parse the group's own options; an error names the variable or file that set a wrong value."""
         try:
             return super().parse_args(ctx, args)
-        except click.BadParameter as error:
-            from mmsbgen.cli.shared.configuration import blame
+        except BaseException as error:
+            ctx.close()  # click leaves open a context whose options cannot be parsed
+            if isinstance(error, click.BadParameter):
+                from mmsbgen.cli.shared.configuration import blame
 
-            blame(error)
+                blame(error)
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
