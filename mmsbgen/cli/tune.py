@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.declared_options import options_of
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import TimeUpError, ending_at
 from mmsbgen.cli.printing.graph_tuning import GraphTuning, rest_of, sentence, spent_on_reading
 from mmsbgen.cli.printing.tune_summary import print_report, progress_display
@@ -173,17 +173,21 @@ def tune(
     finally:
         if progress is not None:
             progress.close()
+    reports: list[TuneReport] = getattr(report, "devices", [report])
     if as_json:
         sweep = gain if isinstance(gain, str) else gain and gain.as_dict()
         click.echo(json.dumps(report.as_dict() | {"sweep": sweep, "database": location}, indent=2))
     else:
-        for one in getattr(report, "devices", [report]):
+        for one in reports:
             print_report(one)
         if gain is not None:
             click.echo(f"\n{gain if isinstance(gain, str) else sentence(gain)}")
         click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
     if report.interrupted:
         sys.exit(INTERRUPTED)
+    tried = [kernel for one in reports for kernel in one.kernels if kernel.trials]
+    if tried and all(kernel.best is None for kernel in tried):
+        raise MmsbgenError("no configuration of any kernel worked: see what `mmsbgen doctor` finds")
 
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:

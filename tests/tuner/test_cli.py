@@ -21,7 +21,7 @@ from mmsbgen.cli import main
 from mmsbgen.cli.printing.tune_summary import certainty, late
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.tuner.measure.noise import judge
-from mmsbgen.tuner.run.tuning_report import KernelReport
+from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 SMALL = ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "16"]
@@ -178,6 +178,20 @@ def test_only_a_budget_of_seconds_leaves_no_time() -> None:
     assert late(report) == ""
     kernel.deadline = 1.0
     assert late(report) == "There was time for the defaults only"
+
+
+def test_a_run_in_which_nothing_worked_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial: Any = SimpleNamespace(status="compile_error", message="no such word", config={}, config_digest="1")
+    space: Any = SimpleNamespace(default={}, configs=[{}, {}])
+    kernel: Any = KernelReport("draws", None, space, "", 1, trials=[trial])  # type: ignore[arg-type]
+    device: Any = SimpleNamespace(spec="fake:0", name="fake", platform="none")
+    monkeypatch.setattr(
+        "mmsbgen.tuner.run.tune.tune",
+        lambda *given, **options: TuneReport("1", device, kernels=[kernel], status="finished"),
+    )
+    result = call("--device", "fake", "--database", str(tmp_path / "tuning.sqlite3"))
+    assert (result.exit_code, "no configuration of any kernel worked" in result.stderr) == (1, True), result.output
+    assert "draws: no configuration worked; the last: no such word" in result.stdout
 
 
 def test_a_kernel_that_is_named_twice_is_tuned_once(tmp_path: Path) -> None:
