@@ -39,6 +39,7 @@ class Stage:
     def rename(self, name: str) -> None:
         """Begin the next part of the task, of another name."""
         if name != self.name:
+            log.info("%s: %.2f s", self.name, self.seconds)
             self.name, self.began, self.done = name, time.monotonic(), 0.0
 
     @property
@@ -91,4 +92,4 @@ def stage(name: str, total: float | None = None, unit: str = "", *, alone: bool 
     finally:
         if heard is not None:
             heard.end(one)
-    log.info("%s: %.2f s", name, one.seconds)
+    log.info("%s: %.2f s", one.name, one.seconds)

@@ -15,7 +15,7 @@ from mmsbgen.detection.request import Request
 from mmsbgen.detection.start_chain import BuiltChain, StartedChain, start_chain
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
-from mmsbgen.sampler.diagnostics.evaluation import Trace, of_result
+from mmsbgen.sampler.diagnostics.evaluation import Trace, auc_text, of_result
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.run.choose_k import KTrial
 from mmsbgen.sampler.run.run import run
@@ -182,7 +182,7 @@ def _progress_note(sampler: Sampler, trace: Trace) -> str:
     """Iteration, updates per vertex and the last metrics, with their iteration if it is not the current one."""
     last, updates = trace[-1], sampler.chain.vertex_updates / sampler.split.graph.n_vertices
     note = f"iteration {sampler.iteration} of {sampler.limit}, {updates:.1f} updates a vertex"
-    if last.get("auc") is None:
+    if "auc" not in last:
         return note
     when = "" if last["iteration"] == sampler.iteration else f" at iteration {last['iteration']}"
-    return f"{note}, AUC {last['auc']:.3f}, perplexity {last['perplexity']:.2f}{when}"
+    return f"{note}, AUC {auc_text(last, 3)}, perplexity {last['perplexity']:.2f}{when}"

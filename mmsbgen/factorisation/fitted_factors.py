@@ -1,4 +1,4 @@
-"""What a fitted factorisation answers: predictions, recommendations, similar items, errors."""
+"""What a fitted factorisation answers: predictions, recommendations, similar items, errors; its model file."""
 
 from __future__ import annotations
 

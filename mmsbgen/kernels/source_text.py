@@ -1,6 +1,7 @@
-"""Formats rendered C source: indentation by braces, no stray white space, a blank line between functions; its digest.
+"""Formats rendered C source: indentation by braces, no stray white space, a blank line between functions.
 
-The layout of the rendered source is then independent of the layout of the templates.
+The layout of the rendered source is then independent of the layout of the templates.  A digest of its tokens tells
+whether two sources are the same program.
 """
 
 from __future__ import annotations

@@ -35,6 +35,15 @@ def test_nobody_needs_to_listen() -> None:
     assert one.done == 1
 
 
+def test_each_part_of_a_task_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"), stage("making results") as told:
+        told.rename("making memberships")
+        told.rename("making memberships")
+        told.rename("making communities")
+    parts = [record.getMessage().partition(":")[0] for record in caplog.records]
+    assert parts == ["making results", "making memberships", "making communities"]
+
+
 def test_rate_and_time_left_come_of_what_is_done() -> None:
     one = Stage("reading", 100.0, "B", began=time.monotonic() - 10)
     assert (one.rate, one.left) == (None, None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import os
 import re
 import shlex
 import subprocess
+from types import SimpleNamespace
 
 import networkx
 import numpy as np
@@ -19,6 +21,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import listening
 from mmsbgen.cli.printing.run_summary import summary
 from mmsbgen.detection import detect
+from mmsbgen.detection.run_chains import _progress_note
 from mmsbgen.graph import load_edge_list
 from mmsbgen.sampler.chain.sampler import Sampler
 from tests.detection.detections import FAST, RING, cli
@@ -281,6 +284,13 @@ def test_progress_says_of_which_iteration_its_metrics_are(ring):
     assert re.fullmatch(
         r"iteration 8 of 8, 8\.0 updates a vertex, AUC [\d.]+, perplexity [\d.]+ at iteration 6", chain.note
     )
+
+
+def test_progress_says_where_no_auc_is_known():
+    graph, chain = SimpleNamespace(n_vertices=3), SimpleNamespace(vertex_updates=6)
+    sampler = SimpleNamespace(iteration=4, limit=8, chain=chain, split=SimpleNamespace(graph=graph))
+    told = _progress_note(sampler, [{"iteration": 4, "auc": math.nan, "perplexity": 1.5}])
+    assert told == "iteration 4 of 8, 2.0 updates a vertex, AUC unknown (one class only), perplexity 1.50"
 
 
 @pytest.mark.parametrize(

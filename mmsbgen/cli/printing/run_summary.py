@@ -10,6 +10,7 @@ import click
 
 from mmsbgen.base.id_text import error_text, plain, plural
 from mmsbgen.cli.shared.common import print_table, seconds
+from mmsbgen.sampler.diagnostics.evaluation import auc_text
 from mmsbgen.sampler.diagnostics.verdict import FEW_LINKS
 from mmsbgen.sampler.options.options import FEWEST_TEST_LINKS, TEST_SHARE
 from mmsbgen.sampler.saved.result_folder import FILES, GRAPH_FILE
@@ -27,11 +28,6 @@ _OF_PROBLEM = (
     "mini_batch", "mini_batch_size", "n_partners", "partners", "products", "step", "noise", "rows", "entries", "dtype",
     "storage",
 )  # fmt: skip
-
-
-def auc_text(evaluation: dict[str, Any], digits: int) -> str:
-    value = evaluation["auc"]
-    return "unknown (one class only)" if value is None or value != value else f"{value:.{digits}f}"
 
 
 def _error(value: float | None) -> str:

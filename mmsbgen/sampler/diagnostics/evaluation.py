@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,12 @@ def metrics(p: Floats, pairs: HeldOut, density: float) -> dict[str, Any]:
         "log_likelihood_error": held_out.weighted_error(logs, links, density),
         "perplexity": held_out.perplexity(*sums, links.size),
     }
+
+
+def auc_text(evaluation: Mapping[str, Any], digits: int) -> str:
+    """The AUC among :func:`metrics` in words."""
+    value = evaluation["auc"]
+    return "unknown (one class only)" if value is None or value != value else f"{value:.{digits}f}"
 
 
 def link_probabilities(sampler: Sampler, pairs: Ints) -> Floats:

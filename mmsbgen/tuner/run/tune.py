@@ -215,8 +215,16 @@ class _Session:
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
             (self.turns or self.place.measurer).load(job.spec.name, problem, fastest)
-            which = job.program, job.data, kernel.roof, roofs
-            made = Recorder(self.place.run.uuid, job.key, job.moved, kernel.roof_gbps, *which)
+            made = Recorder(
+                self.place.run.uuid,
+                job.key,
+                job.moved,
+                kernel.roof_gbps,
+                job.program,
+                job.data,
+                roof=kernel.roof,
+                roofs=roofs,
+            )
             if ahead is not None:
                 ahead.begin(job.spec.name, job.alike)
             evaluate = self._evaluator(kernel, made, ahead)

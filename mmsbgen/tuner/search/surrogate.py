@@ -1,9 +1,8 @@
 """A Gaussian process over configurations that selects the next measurement.
 
 It predicts log seconds and their uncertainty from the measurements so far; the point with the largest expected
-improvement is next (Jones, Schonlau and Welch, 1998).  Before anything was measured, records of other problems let one
-expect slowdowns.  It is implemented here because libraries for it would be the
-package's largest dependency.
+improvement is next (Jones, Schonlau and Welch, 1998).  Before the first measurement, slowdowns are expected from
+records of other problems.  It is implemented here because libraries for it would be the package's largest dependency.
 """
 
 from __future__ import annotations
