@@ -16,10 +16,10 @@ from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.families import family as family_named
 from mmsbgen.families import resolve_family
 from mmsbgen.kernels.complete import complete, parse_value
-from mmsbgen.kernels.dialect import DIALECTS
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.render import render as render_source
+from mmsbgen.kernels.source.dialect import DIALECTS
 from mmsbgen.kernels.space import Axis, Traits, describe
 
 _SHORTCUTS = {"k": "K", "m": "m", "n": "n"}

@@ -35,10 +35,7 @@ class Argument:
 
 
 def named(known: Iterable[Argument], *given: str | Argument) -> tuple[Argument, ...]:
-    """Arguments in order: those of ``known`` whose names a text has, ``name:role`` in another role, and others.
-
-    Of several in ``known`` with one name, the last counts.
-    """
+    """Arguments in order: those of ``known`` whose names a text has, ``name:role`` in another role, and others."""
     by_name, found = {one.name: one for one in known}, list[Argument]()
     for one in given:
         if isinstance(one, Argument):

@@ -17,10 +17,10 @@ import jinja2.meta
 from jinja2.bccache import Bucket
 
 from mmsbgen.backends.binary_cache import BinaryCache
-from mmsbgen.kernels.dialect import Dialect, dialect
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.source_text import digest_of_tokens, indent_source, without_unused_defines
+from mmsbgen.kernels.source.dialect import Dialect, dialect
+from mmsbgen.kernels.source.source_text import digest_of_tokens, indent_source, without_unused_defines
 from mmsbgen.kernels.space import Config, Traits, describe
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mmsbgen.kernels.source_text import digest_of_tokens, tokens
+from mmsbgen.kernels.source.source_text import digest_of_tokens, tokens
 
 SOURCE = """\
 #define TWICE(x) \\

@@ -22,7 +22,7 @@ from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.families import family
 from mmsbgen.kernels.record_key import program_digest
 from mmsbgen.kernels.render import OWN, environment, render, template_digest
-from mmsbgen.kernels.source_text import digest_of_tokens, indent_source, without_unused_defines
+from mmsbgen.kernels.source.source_text import digest_of_tokens, indent_source, without_unused_defines
 from mmsbgen.kernels.space import Traits
 
 CUDA = Traits("cuda", "gpu", sub_group_size=32)

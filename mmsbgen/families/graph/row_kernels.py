@@ -9,10 +9,10 @@ import numpy as np
 
 from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, IN_WEIGHTS, STEP, N, real_of
 from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS
-from mmsbgen.kernels.dialect import dialect
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.source.dialect import dialect
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 MOST_FEATURES = 1024

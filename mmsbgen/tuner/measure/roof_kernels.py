@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.kernels.dialect import dialect
 from mmsbgen.kernels.family import Argument, Array, KernelFamily, KernelSpec, Launch, Workload
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Parameter, Problem
+from mmsbgen.kernels.source.dialect import dialect
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 LARGEST_TEAM = 256

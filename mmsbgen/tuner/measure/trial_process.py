@@ -307,12 +307,10 @@ class TrialBench:
 
     def energy(self, config: Config) -> Energy:
         """Joules of a call of one configuration, see :func:`mmsbgen.tuner.measure.timing.measure_energy`."""
-        meter = meter_of(self.device)
-        inputs = self._loaded()
+        meter, inputs = meter_of(self.device), self._loaded()
         if inputs.workload.repeats == "restored":
-            raise InputError(
-                f"the energy of {inputs.spec.name} is not known, as its inputs are restored: tune for time"
-            )
+            name = inputs.spec.name
+            raise InputError(f"the energy of {name} is not known, as its inputs are restored: tune for time")
         with self._before_timing("compile"):
             launch = inputs.launcher(self._build(config))
             with self._alone("run"):

@@ -20,9 +20,9 @@ from mmsbgen.families.mmsb.numbers.row_layout import (
     row_length,
 )
 from mmsbgen.families.mmsb.numbers.storage import HALF_NORMAL, HALF_SCALE, storage_of
-from mmsbgen.kernels.dialect import dialect
 from mmsbgen.kernels.family import Demand, Launch
 from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.source.dialect import dialect
 from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
 
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512, 768, 1024)

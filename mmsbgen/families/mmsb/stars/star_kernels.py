@@ -58,6 +58,7 @@ DRAW_STARS = usual.kernel(
 )
 
 
+#: Those of blocks, but arrays of partners have an axis of iterations: of one name, the last counts.
 KNOWN = (
     *tensor_kernels.KNOWN,
     Argument("shared_round", "u32", "scalar", "place of the iteration among those whose partners are drawn"),

@@ -10,11 +10,11 @@ from mmsbgen.base.errors import ConfigError
 from mmsbgen.families.mmsb.axes.small_spaces import stored_row_bytes
 from mmsbgen.families.mmsb.numbers.row_layout import row_length, theta_groups
 from mmsbgen.families.mmsb.numbers.storage import storage_of
-from mmsbgen.kernels.dialect import CUDA, CUDA_STAGE
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import Source, environment, render
-from mmsbgen.kernels.source_text import indent_source
+from mmsbgen.kernels.source.dialect import CUDA, CUDA_STAGE
+from mmsbgen.kernels.source.source_text import indent_source
 from mmsbgen.kernels.space import Config, Traits
 
 TEMPLATE = "mmsb/stars/star_loop.jinja"
