@@ -150,7 +150,7 @@ def _parts_together(
     number of communities is then the mean of theirs.
     """
     n, of_labels = int(links.max()) + 1, even_parts(np.bincount(labels), AT_A_TIME)
-    begins = np.searchsorted(labels, [0, *(part.stop for part in of_labels)])
+    begins = np.unique(np.searchsorted(labels, [0, *(part.stop for part in of_labels)]))  # the first may have no links
     cuts = list(map(slice, begins[:-1], begins[1:]))
     ends = np.empty(links.shape, np.int64)
 
