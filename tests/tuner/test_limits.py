@@ -16,13 +16,14 @@ from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, measure_roofs, within_budg
 from tests.devices import HASTY
 
 GPU = Traits("cuda", "gpu", sub_group_size=32)
+USED = {"roof_counts": {"row_bytes": 4}}
 FEWEST = {"roof_adds": 2, "roof_counts": 2, "roof_launch": 1, "roof_barrier": 1}
 
 
 @pytest.mark.parametrize("kernel", sorted(ROOFS.kernels))
 def test_every_shape_answers_right(opencl_device: Device, kernel: str) -> None:
     spec, traits = ROOFS.kernel(kernel), traits_of(opencl_device.info)
-    problem = ROOFS.problem()
+    problem = ROOFS.problem(**USED.get(kernel, {}))
     configs = spec.space.configs(problem, traits)
     assert len(configs) >= FEWEST.get(kernel, 4)
     for config in configs:
@@ -32,7 +33,7 @@ def test_every_shape_answers_right(opencl_device: Device, kernel: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", sorted(ROOFS.kernels))
 def test_every_shape_compiles_for_cuda(kernel: str) -> None:
-    spec, problem = ROOFS.kernel(kernel), ROOFS.problem()
+    spec, problem = ROOFS.kernel(kernel), ROOFS.problem(**USED.get(kernel, {}))
     configs = spec.space.configs(problem, GPU)
     assert len(configs) >= FEWEST.get(kernel, 4)
     for config in configs:
