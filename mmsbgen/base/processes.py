@@ -71,12 +71,14 @@ def side_by_side(function: Callable[[Part], Result], parts: Iterable[Part]) -> I
     """
     number, parts = cores(), iter(parts)
     begin = list(islice(parts, 2))
-    if min(number, len(begin)) < 2:
-        yield from map(function, chain(begin, parts))
+    together = min(number, len(begin)) > 1
+    parts = chain((begin.pop(0) for _ in range(len(begin))), parts)  # parts that are done are given back
+    if not together:
+        yield from map(function, parts)
         return
     ahead: deque[Future[Result]] = deque()
     try:
-        for part in chain(begin, parts):
+        for part in parts:
             ahead.append(_pool().submit(function, part))
             if len(ahead) > 2 * number:
                 yield ahead.popleft().result()

@@ -16,7 +16,7 @@ class RoofKind:
         kind: "update": rows at random places are read, and written back.
             "adds", "counts": float32 or 32-bit whole numbers of rows at random places are added to, by atomics.
             "launch": a launch after another.
-            "barrier": all blocks of a grid wait for each other.
+            "barrier": the blocks of a grid, one on each compute unit, wait for each other.
         row_bytes: Bytes of a row; None without rows.
         working_set: Bytes of all rows.
     """

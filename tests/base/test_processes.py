@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -177,3 +180,23 @@ def test_parts_are_computed_side_by_side_in_order(monkeypatch):
         assert [next(found) for _ in range(3)] == [0, 0, 1]
         with pytest.raises(ZeroDivisionError):
             next(found)
+
+
+def test_parts_that_are_made_one_by_one_are_given_back(monkeypatch):
+    made: list[weakref.ref[Any]] = []
+
+    def parts():
+        for _ in range(30):
+            part = {1}
+            made.append(weakref.ref(part))
+            yield part
+            del part
+
+    for number in (1, 2):
+        monkeypatch.setattr(processes, "cores", lambda number=number: number)
+        made.clear()
+        found, end = processes.side_by_side(len, parts()), time.monotonic() + 10
+        assert [next(found) for _ in range(20)] == [1] * 20
+        while any(part() for part in made[:20]) and time.monotonic() < end and number > 1:
+            time.sleep(0.001)  # a thread gives its part back after its result
+        assert not any(part() for part in made[:19])

@@ -246,6 +246,16 @@ def test_an_empty_database_gives_a_clear_message_and_no_page(bundle: Bundle, tmp
     assert not (tmp_path / "out").exists()
 
 
+def test_the_line_of_gathers_is_of_gathers() -> None:
+    """Of trials alone, without the roofs of their run; one is compared with another kind, and above both."""
+    own = records.trial(1e-6)
+    trials = [replace(own, roof_gbps=3000.0), replace(own, extra={"roof": "adds in 4 MiB"})]
+    picture = database_pictures.roofline(trials, [])
+    assert picture is not None
+    assert [text.get_text() for text in picture.figure.axes[0].texts] == ["gather 3,000 GB/s"]
+    assert "at 100.00% to 100% of their roofs" in picture.alt
+
+
 @pytest.mark.slow
 def test_many_trials_stay_a_small_page(bundle: Bundle) -> None:
     trials = [trial for trial in bundle.trials if trial.status == "ok" and trial.key.kernel.name == "update_phi"]

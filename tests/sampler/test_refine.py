@@ -103,17 +103,18 @@ def test_communities_with_equally_many_links_part_as_they_would_alone():
         assert score == pytest.approx(part.size * modularity(own, np.arange(14) // 8))
 
 
-@pytest.mark.parametrize("many", [0, 10**6])
-def test_many_links_part_as_few_do(monkeypatch, many):
-    """Two communities of two cliques, with other numbers of links, and two empty ones."""
+@pytest.mark.parametrize(("many", "at_a_time"), [(0, 10**6), (0, 20), (10**6, 10**6), (10**6, 20)])
+def test_many_links_part_as_few_do(monkeypatch, many, at_a_time):
+    """Two communities of two cliques, with other numbers of links, and empty ones before and after."""
     monkeypatch.setattr(refine_module, "MANY", many)
+    monkeypatch.setattr(refine_module, "AT_A_TIME", at_a_time)
     pairs = np.concatenate([np.array(between(members, members)) for members in CLIQUES])
     other = np.concatenate([pairs + 30, [[30 + 0, 30 + 12], [30 + 1, 30 + 20]]])
     links = np.unique(np.concatenate([LINKS, other]), axis=0)
-    best = np.where(links[:, 0] < 30, 0, 1)
-    found = moves(links, best, np.ones(len(links)), 6, 3)
+    best = np.where(links[:, 0] < 30, 1, 2)
+    found = moves(links, best, np.ones(len(links)), 7, 3)
     parts = {(move.source, tuple(move.members.tolist())) for move in found}
-    assert parts == {(at, tuple((members + 30 * at).tolist())) for at in (0, 1) for members in CLIQUES[1:]}
+    assert parts == {(1 + at, tuple((members + 30 * at).tolist())) for at in (0, 1) for members in CLIQUES[1:]}
 
 
 def test_many_links_of_one_community_do_not_go_to_leiden(monkeypatch):

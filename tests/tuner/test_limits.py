@@ -9,19 +9,21 @@ from mmsbgen.backends.nvidia.cuda_compile import compile_cuda, find_compiler
 from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.build import check, compiler_options, traits_of
 from mmsbgen.kernels.render import render
+from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Traits
 from mmsbgen.tuner.measure.roof_kernels import ROOFS
 from mmsbgen.tuner.measure.roofs import BUFFER_BYTES, measure_roofs, within_budget
 from tests.devices import HASTY
 
 GPU = Traits("cuda", "gpu", sub_group_size=32)
+USED = {"roof_counts": {"row_bytes": 4}}
 FEWEST = {"roof_adds": 2, "roof_counts": 2, "roof_launch": 1, "roof_barrier": 1}
 
 
 @pytest.mark.parametrize("kernel", sorted(ROOFS.kernels))
 def test_every_shape_answers_right(opencl_device: Device, kernel: str) -> None:
     spec, traits = ROOFS.kernel(kernel), traits_of(opencl_device.info)
-    problem = ROOFS.problem()
+    problem = ROOFS.problem(**USED.get(kernel, {}))
     configs = spec.space.configs(problem, traits)
     assert len(configs) >= FEWEST.get(kernel, 4)
     for config in configs:
@@ -31,7 +33,7 @@ def test_every_shape_answers_right(opencl_device: Device, kernel: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", sorted(ROOFS.kernels))
 def test_every_shape_compiles_for_cuda(kernel: str) -> None:
-    spec, problem = ROOFS.kernel(kernel), ROOFS.problem()
+    spec, problem = ROOFS.kernel(kernel), ROOFS.problem(**USED.get(kernel, {}))
     configs = spec.space.configs(problem, GPU)
     assert len(configs) >= FEWEST.get(kernel, 4)
     for config in configs:
@@ -60,6 +62,14 @@ test_rows_of_any_size = pytest.mark.opencl(test_rows_of_any_size)
 def test_rows_must_be_whole_numbers() -> None:
     with open_device("fake") as device, pytest.raises(InputError, match="needs a multiple of 4"):
         measure_roofs(device, 6)
+
+
+def test_kinds_that_a_device_cannot_do_are_left_out() -> None:
+    """A GPU without sub-groups has no shape for rows of 4 bytes."""
+    kinds = [RoofKind("counts", 4, 1 << 16), RoofKind("update", 64, 1 << 16), RoofKind("launch")]
+    with open_device("fake") as device:
+        device.info = replace(device.info, kind="gpu", sub_group_sizes=())
+        assert [*measure_roofs(device, 64, 1 << 20, kinds).others] == kinds[1:]
 
 
 def test_short_tunes_on_processors_measure_roofs_in_a_smaller_buffer(pocl_device: Device) -> None:

@@ -95,8 +95,9 @@ def certainty(verdict: FinalsVerdict, rival: str) -> str:
 
 
 def _of_roof(kernel: KernelReport) -> str:
-    """The share, and of which roof if not of gathers."""
-    return f"{of_roof(kernel.roof_fraction)} {kernel.roof.partition(' in ')[0]}".strip()
+    """The share, and of which roof if not of gathers; empty if that is not known."""
+    share = of_roof(kernel.roof_fraction)
+    return f"{share} {kernel.roof.partition(' in ')[0]}".rstrip() if share else ""
 
 
 def _row(kernel: KernelReport) -> dict[str, str]:

@@ -204,7 +204,7 @@ def output_width() -> int:
 
 
 def of_roof(share: float | None, percent: Callable[[float], str] = "{:.1%}".format) -> str:
-    """The share of the roof of gathers in a table; a rate above that roof is a share of nothing."""
+    """The share of a roof in a table; a rate above that roof is a share of nothing."""
     if share is None:
         return ""
     return ">100%" if share > 1 else percent(share)

@@ -63,7 +63,7 @@ def roofline(trials: Sequence[TrialRecord], roofs: Sequence[RoofRecord]) -> Pict
     shares = [t.roof_fraction for t in rated if t.roof_fraction is not None]
     alt = (
         f"{len(rated)} trials of {len(kernels)} kernels on {len(devices)} devices"
-        + (f", at {min(shares):.2%} to {min(1.0, max(shares)):.0%} of their roofs" if shares else "")
+        + (f", at {min(1.0, *shares):.2%} to {min(1.0, max(shares)):.0%} of their roofs" if shares else "")
         + f".{left_out}"
     )
     caption = (
@@ -77,7 +77,7 @@ def roofline(trials: Sequence[TrialRecord], roofs: Sequence[RoofRecord]) -> Pict
 def _roof_lines(panel: Axes, measured: Sequence[RoofRecord], trials: Sequence[TrialRecord]) -> None:
     rates = {kind: [roof.gbps for roof in measured if roof.kind == kind] for kind in ("copy", "gather")}
     if not rates["gather"]:
-        rates["gather"] = [t.roof_gbps for t in trials if t.roof_gbps is not None]
+        rates["gather"] = [t.roof_gbps for t in trials if t.roof_gbps is not None and not t.extra.get("roof")]
     told = []
     for kind, style in (("copy", "-"), ("gather", "--")):
         if rates[kind]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -98,8 +99,8 @@ class _Sums(NamedTuple):
     members: Floats
     links: Floats
     left: Floats
-    counts: Floats
     change: Floats
+    counts: Floats
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ class _Candidates:
     """The candidates ``[M]``: explained links ``x`` of ``own`` links, ``vertices``, ``communities`` and places of both.
 
     Sums are made in threads, in parts that do not depend on the number of threads.  ``degrees`` ``[N]`` are given for
-    ``left``, where ``vertices`` must be ascending.
+    ``left``, where ``vertices`` must be ascending.  Of the values that ``at`` names, a part has few: it is made to name
+    places among these.
     """
 
     x: Floats
@@ -119,24 +121,34 @@ class _Candidates:
     n_communities: int
     n_values: int
 
-    def _parts(self) -> list[slice]:
+    @cached_property
+    def _parts(self) -> list[tuple[slice, Ints]]:
+        """Parts of the candidates, and the values of each."""
         cuts = np.arange(0, self.x.size, _PART)
         if self.degrees is not None:  # all candidates of a vertex are in one part
             cuts = np.searchsorted(self.vertices, self.vertices[cuts])
         cuts = np.unique(np.append(cuts, self.x.size))
-        return list(map(slice, cuts[:-1], cuts[1:]))
 
-    def sums(self, chances: Floats, new: Callable[[slice, Ints], Floats] | None = None) -> _Sums:
+        def of(part: slice) -> tuple[slice, Ints]:
+            there = np.zeros(self.n_values, bool)
+            there[self.at[part]] = True
+            self.at[part] = (np.cumsum(there) - 1)[self.at[part]]
+            return part, np.flatnonzero(there)
+
+        return list(side_by_side(of, list(map(slice, cuts[:-1], cuts[1:]))))
+
+    def sums(self, chances: Floats, new: Callable[[slice, Ints, Ints], Floats] | None = None) -> _Sums:
         """The sums of ``chances`` ``[M]``, after ``new`` has given each part its new ones."""
 
-        def of(part: slice) -> _Sums:
+        def of(given: tuple[slice, Ints]) -> _Sums:
+            part, values = given
             own, change, left = chances[part], np.zeros(1), np.zeros(self.n_communities)
             communities = self.communities[part].astype(np.intp)
             if new is not None:
                 before = own.copy()
                 for first in range(0, own.size, _CACHED):
                     some = slice(part.start + first, min(part.start + first + _CACHED, part.stop))
-                    chances[some] = new(some, communities[first : first + _CACHED])
+                    chances[some] = new(some, communities[first : first + _CACHED], values)
                 change += np.abs(own - before).sum()
             links = own * self.x[part]
             if self.degrees is not None:
@@ -149,26 +161,27 @@ class _Candidates:
                 _added(communities, own, self.n_communities),
                 _added(communities, links, self.n_communities),
                 left,
-                _added(self.at[part], own, self.n_values),
                 change,
+                _added(self.at[part], own, values.size),
             )
 
         members, links, left = np.zeros((3, self.n_communities))
-        total = _Sums(members, links, left, np.zeros(self.n_values), np.zeros(1))
-        for found in side_by_side(of, self._parts()):
-            for whole, one in zip(total, found, strict=True):
+        total = _Sums(members, links, left, np.zeros(1), np.zeros(self.n_values))
+        for (_, values), found in zip(self._parts, side_by_side(of, self._parts), strict=True):
+            for whole, one in zip(total[:-1], found[:-1], strict=True):
                 whole += one
+            total.counts[values] += found.counts
         return total
 
-    def odds(self, of_member: Floats, prior: Floats, by_chance: Floats) -> Callable[[slice, Ints], Floats]:
+    def odds(self, of_member: Floats, prior: Floats, by_chance: Floats) -> Callable[[slice, Ints, Ints], Floats]:
         """Gives chances of a part, by log-likelihoods ``of_member`` of each value and what communities ``[K]`` have."""
         inside, outside = np.log(by_chance), np.log1p(-by_chance)
 
-        def compute(part: slice, of: Ints) -> Floats:
+        def compute(part: slice, of: Ints, values: Ints) -> Floats:
             links, counts = self.own[part], self.x[part]
             chances = counts * inside[of]
             chances += (links - counts) * outside[of]
-            chances -= of_member[self.at[part]] + prior[of]
+            chances -= of_member[values[self.at[part]]] + prior[of]
             np.exp(chances.clip(-_MOST_ODDS, _MOST_ODDS, out=chances), out=chances)
             chances += 1.0
             np.divide(1.0, chances, out=chances)

@@ -63,8 +63,8 @@ class Move:
 def moves(links: Array, best: Ints, shares: Array, k: int, seed: int, mover: Mover = in_threads) -> list[Move]:
     """The moves: the most distinct parts, one for each empty community of ``k``.
 
-    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``shares`` ``[E]`` its
-    share of p(link).  ``mover`` finds the moves of local moving.
+    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]``, in lexicographic order, best,
+    ``shares`` ``[E]`` its share of p(link).  ``mover`` finds the moves of local moving.
     """
     # An empty community has a little mass in every row by the prior, but explains no link best.
     empty = np.flatnonzero(np.bincount(best, minlength=k) < _FEWEST_LINKS)
@@ -150,7 +150,7 @@ def _parts_together(
     number of communities is then the mean of theirs.
     """
     n, of_labels = int(links.max()) + 1, even_parts(np.bincount(labels), AT_A_TIME)
-    begins = np.searchsorted(labels, [0, *(part.stop for part in of_labels)])
+    begins = np.unique(np.searchsorted(labels, [0, *(part.stop for part in of_labels)]))  # the first may have no links
     cuts = list(map(slice, begins[:-1], begins[1:]))
     ends = np.empty(links.shape, np.int64)
 

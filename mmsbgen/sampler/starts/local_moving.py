@@ -76,11 +76,6 @@ class Weighted:
         """Number of vertices with links to others."""
         return int(np.count_nonzero(np.diff(self.offsets)))
 
-    @cached_property
-    def own(self) -> npt.NDArray[np.uint32]:
-        """The vertex ``[A]`` of each link."""
-        return repeated(np.arange(self.volumes.size, dtype=np.uint32), np.diff(self.offsets))
-
     def strongest(self, most: int) -> Weighted:
         """The graph with the links that are among the ``most`` strongest of an end; the others go inside the vertices.
 
@@ -90,26 +85,31 @@ class Weighted:
         count, counts = self.volumes.size, np.diff(self.offsets)
         if self.weights is None or self.ends.size <= most * count:
             return self
-        weights, by_chance = self.weights, self.volumes.astype(np.float64)
-        strength, least, stays = np.empty(self.ends.size), np.zeros(count), np.empty(self.ends.size, bool)
+        weights, ends, by_chance, least = self.weights, self.ends, self.volumes.astype(np.float64), np.zeros(count)
 
-        def weigh(part: slice) -> None:
+        def weighed(part: slice) -> tuple[slice, Ints, Floats]:
+            """The places of the links of some vertices, their vertices and strengths; in memory for a part only."""
             at = slice(self.offsets[part.start], self.offsets[part.stop])
-            strength[at] = weights[at] / (by_chance[self.own[at]] * by_chance[self.ends[at]])
+            own = repeated(np.arange(part.start, part.stop), counts[part])
+            return at, own, weights[at] / (by_chance[own] * by_chance[ends[at]])
 
-        def keep(part: slice) -> Ints:
-            at = slice(self.offsets[part.start], self.offsets[part.stop])
-            stays[at] = strength[at] >= np.minimum(least[self.own[at]], least[self.ends[at]])
-            return np.bincount(self.own[at][stays[at]] - part.start, minlength=part.stop - part.start)
+        def look(part: slice) -> None:
+            """Of each vertex the strength of the last link that stays."""
+            at, _, strength = weighed(part)
+            for vertex in (part.start + np.flatnonzero(counts[part] > most)).tolist():
+                of_vertex = strength[self.offsets[vertex] - at.start : self.offsets[vertex + 1] - at.start]
+                least[vertex] = np.partition(of_vertex, of_vertex.size - most)[of_vertex.size - most]
 
-        parts = even_parts(counts, max(_ARCS, self.ends.size // cores()))
-        run_side_by_side(weigh, parts)
-        # Of each vertex the strength of the last link that stays.
-        for vertex in np.flatnonzero(counts > most).tolist():
-            of_vertex = strength[self.offsets[vertex] : self.offsets[vertex + 1]]
-            least[vertex] = np.partition(of_vertex, of_vertex.size - most)[of_vertex.size - most]
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate(list(side_by_side(keep, parts))))])
-        return Weighted(offsets, self.ends[stays], weights[stays], self.volumes)
+        def keep(part: slice) -> tuple[Ints, npt.NDArray[Any], npt.NDArray[np.uint32]]:
+            at, own, strength = weighed(part)
+            stays = strength >= np.minimum(least[own], least[ends[at]])
+            numbers = np.bincount(own[stays] - part.start, minlength=part.stop - part.start)
+            return numbers, ends[at][stays], weights[at][stays]
+
+        parts = even_parts(counts, _ARCS)
+        run_side_by_side(look, parts)
+        numbers, others, sums = map(np.concatenate, zip(*side_by_side(keep, parts), strict=True))
+        return Weighted(np.concatenate([[0], np.cumsum(numbers)]), others, sums, self.volumes)
 
     def arcs(self, vertices: Ints) -> tuple[Ints, Ints]:
         """Places ``[S]`` of the links of ``vertices`` ``[V]``, and the place of the vertex of each among them."""

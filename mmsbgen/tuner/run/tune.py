@@ -211,7 +211,7 @@ class _Session:
             kernel = KernelReport(job.spec.name, job.key, job.space, digest(job.space.default), trials, deadline)
             kind = roof_of(job.spec, problem, self.most)
             kernel.objective, kernel.roof = self.objective, str(kind or "")
-            kernel.roof_gbps = roofs.others[kind] if roofs and kind else gather
+            kernel.roof_gbps = roofs.others.get(kind) if roofs and kind else gather
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
             (self.turns or self.place.measurer).load(job.spec.name, problem, fastest)

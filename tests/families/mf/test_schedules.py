@@ -419,3 +419,21 @@ def test_every_schedule_says_what_it_promises() -> None:
     assert {each.promise for each in SCHEDULES.values()} == set(PROMISES)
     used = {name for each in SCHEDULES.values() for name in each.kernels}
     assert used == {name for name in MF.kernels if name.startswith("sgd_")}
+
+
+@pytest.mark.parametrize(("resident", "barriers"), [(8, 10), (1, 0)])
+def test_the_barriers_of_a_call_are_counted(resident: int, barriers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One a step, in all launches; a single block waits for nobody."""
+    monkeypatch.setattr(sgd_programs, "_AT_ONCE", 4)
+    launches: list[tuple[int, int]] = []
+    on = SimpleNamespace(
+        config={"barrier": "grid", "block_size": 64, "team": 32, "blocks_per_unit": 1},
+        traits=Traits("cuda", "gpu", compute_units=4),
+        barriers=0,
+        resident_blocks=lambda entry, block: resident,
+        write=lambda name, value: None,
+        launch_cooperative=lambda entry, grid, block, first, size: launches.append((grid, int(size))),
+    )
+    sgd_programs._stepped(on, np.arange(0, 101, 10))  # type: ignore[arg-type]
+    assert on.barriers == barriers
+    assert launches == [(min(4, resident), size) for size in (4, 4, 2)]
