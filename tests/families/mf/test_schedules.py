@@ -403,6 +403,7 @@ def test_no_more_blocks_meet_than_have_work_or_are_resident(widest: int, residen
         config={"block_size": 128, "team": 32, "barrier": "grid", "blocks_per_unit": 4},
         traits=Traits("cuda", "gpu", compute_units=3),
         count=sizes.size,
+        barriers=0,
         read=lambda name, rows: np.append(0, np.cumsum(sizes)).astype(np.uint32),
         write=lambda name, zero: launches.append((-1, *zero.tolist(), 0, 0)),
         resident_blocks=lambda entry, block: resident,
