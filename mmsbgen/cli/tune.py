@@ -18,7 +18,7 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.stop_signals import TimeUpError, ending_at
 from mmsbgen.cli.printing.graph_tuning import GraphTuning, rest_of, sentence, spent_on_reading
-from mmsbgen.cli.printing.tune_summary import print_report, progress_display
+from mmsbgen.cli.printing.tune_summary import all_failed, print_report, progress_display
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table
 from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
@@ -184,6 +184,8 @@ def tune(
         click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
     if report.interrupted:
         sys.exit(INTERRUPTED)
+    if all_failed(getattr(report, "devices", [report])):
+        sys.exit(1)
 
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
-from mmsbgen.cli.printing.tune_summary import certainty, late
+from mmsbgen.cli.printing.tune_summary import all_failed, certainty, late
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.tuner.measure.noise import judge
 from mmsbgen.tuner.run.tuning_report import KernelReport
@@ -168,6 +168,12 @@ def test_it_is_said_among_which_the_winner_was_chosen(times: tuple[Sequence[floa
     text = certainty(judge(times, simpler_later), "rival")
     assert text.endswith(said)
     assert text.startswith(f"{len(times)} finalists cannot be told apart (± ") == (text != said)
+
+
+def test_it_is_a_failure_if_no_kernel_has_a_configuration_that_works() -> None:
+    works, fails, untried = (SimpleNamespace(trials=t, best=b) for t, b in (([1], 1), ([1], None), ([], None)))
+    for kernels, failed in (([works, fails], False), ([untried], False), ([fails, untried], True)):
+        assert all_failed([SimpleNamespace(kernels=kernels)]) == failed  # type: ignore[list-item]
 
 
 def test_only_a_budget_of_seconds_leaves_no_time() -> None:

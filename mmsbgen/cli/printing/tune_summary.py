@@ -11,6 +11,8 @@ from mmsbgen.cli.shared.common import of_roof, print_table, seconds
 from mmsbgen.cli.shared.console import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.live import Live
 
     from mmsbgen.db.records.tuning_records import TrialRecord
@@ -51,6 +53,12 @@ def print_report(report: TuneReport) -> None:
     if not report.interrupted and (told := late(report)):
         fewer = ", or --kernel for fewer kernels" if len(report.asked) > 1 else ""
         click.echo(f"{told}: give a larger --budget-seconds{fewer}.")
+
+
+def all_failed(reports: Iterable[TuneReport]) -> bool:
+    """Whether kernels were tried, and no configuration of any worked."""
+    tried = [kernel for report in reports for kernel in report.kernels if kernel.trials]
+    return bool(tried) and all(kernel.best is None for kernel in tried)
 
 
 def late(report: TuneReport) -> str:
