@@ -183,6 +183,8 @@ def _has(arcs: Arcs, name: str) -> bool:
 
 def _of_file(arcs: Arcs, file: Path, format: Format | None) -> tuple[list[tuple[int, Any, Any]], Format]:
     lines = _rows(file)
+    if not lines:
+        raise InputError(f"{file} has no labels; give lines of an id and its label, or a community on each")
     format = format or _format_of(arcs, file, lines)
     rows: list[tuple[str, Any, Any]]
     if format == "pairs":

@@ -65,7 +65,7 @@ def readable_archive(path: Path, what: str, *, name: str, again: str, missing: s
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"there is no {missing} {path}") from None
+        raise InputError(f"there is no {missing} {path}; check the path, or name {name}") from None
     except FOREIGN as error:
         raise InputError(f"{path} is no {what} of mmsbgen ({plain(error, 200)}); name {name}") from None
     except DAMAGED as error:

@@ -110,6 +110,8 @@ def tune(
     Every configuration is compiled, checked against the reference and timed in a child process, and stored at
     once: Ctrl-C loses nothing, and the same command resumes the search. Configurations that the database has
     under the same key are not measured again.
+
+    Ends with exit code 1 if no configuration of any kernel works.
     """
     from mmsbgen.families import resolve_family
 

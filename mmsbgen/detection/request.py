@@ -101,7 +101,8 @@ class Detection(Exports):
         """p(link) ``[P]`` of ``pairs`` ``[P, 2]`` of ids.
 
         It is calibrated by the run's validation pairs where these suffice (``record["calibration"]``).  That of the
-        model, eq. (2.2), is had with ``calibrated=False``.
+        model, eq. (2.2), is had with ``calibrated=False``.  A vertex paired with itself counts as two that
+        have its memberships.
 
         With ``interval``, a probability such as 0.9, returns posterior means of p and equal-tailed intervals ``[P, 2]``
         (:meth:`mmsbgen.sampler.diagnostics.memberships.Memberships.link_intervals`), for a run that sampled.

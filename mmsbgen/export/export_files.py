@@ -134,7 +134,9 @@ def format_of(path: Path, format: str | None) -> str:
     """The given format, or the one of the file's suffix; raises InputError if it is unknown."""
     there = ", ".join(FORMATS)
     if format is None and (format := _ENDINGS.get(path.suffix.lower())) is None:
-        raise InputError(f"{path} does not say what format it is to have; name one of {there}")
+        raise InputError(
+            f"{path} does not say what format it is to have; name one of {there} (--to, in Python format=)"
+        )
     if format not in FORMATS:
         raise InputError(f"format {format!r} is not one of {there}")
     return format

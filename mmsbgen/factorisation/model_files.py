@@ -52,7 +52,7 @@ def load_model(path: str | os.PathLike[str]) -> MatrixFactorization | ALS:
                 fitted._scaled = Scaled(mean, scale, low, high)
             return fitted  # type: ignore[no-any-return]
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
+        raise InputError(f"there is no file {path}; check the path, or name one that `mmsbgen mf fit` wrote") from None
     except (*FOREIGN, *DAMAGED) as error:
         raise InputError(
             f"{path} is no factorisation of mmsbgen ({plain(error, 200)}); name a file that `mmsbgen mf fit` wrote"

@@ -16,7 +16,7 @@ from mmsbgen.graph.arcs import Arcs, arcs_of_pairs, check_arcs
 from mmsbgen.graph.files.file_bytes import WHOLE, format_of, need_fields, read_graph_bytes, short_name, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.graph.files.text_tables import find_delimiter, is_weight, read_arcs
-from mmsbgen.graph.files.words import as_int64
+from mmsbgen.graph.files.words import as_int64, refuse_missing
 from mmsbgen.graph.graph import Graph
 from mmsbgen.graph.ids import number_ids, number_integers, object_ids, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS
@@ -215,6 +215,7 @@ def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, colu
         ids, places = number_integers(numbers)
     else:
         distinct, places = WHOLE.number_words(ends)
+        refuse_missing(file, distinct)
         ids = string_ids([word.decode("utf-8", "replace") for word in distinct])
     first, second = places[0::2], places[1::2]
     found = None if weights is None else _numbers(values, first, second, ids, str(file))

@@ -60,7 +60,8 @@ def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None 
     gone = empty if remove is None else link_keys(remove.links, others.pop(0))
     if add is not None and remove is not None and (both := wanted[_within(wanted, gone)]).size:
         raise InputError(
-            f"{_link(ids, both)} is in {plain(add.name)} and in {plain(remove.name)}: name it in one of them"
+            f"{_link(ids, both)} is to be added by {plain(add.name)} and removed by {plain(remove.name)}: name it in "
+            "one of them"
         )
     if remove is not None and (unknown := gone[~_within(gone, there)]).size:
         raise InputError(

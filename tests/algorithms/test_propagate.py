@@ -305,6 +305,9 @@ def test_a_file_of_either_format_needs_its_name(tmp_path: Path) -> None:
         file.write_text(spoilt)
         with pytest.raises(InputError, match="is no `id label .share.`, and most fields are no vertices"):
             known_labels(graph, file)
+    file.write_text("# nothing\n")
+    with pytest.raises(InputError, match=r"\.txt has no labels; give lines of an id and its label"):
+        known_labels(graph, file)
     file.write_text("Ann 0,red\nAnn 5,blue\n")
     with pytest.raises(InputError, match="'Ann' is no vertex of .*, and no other id is: .*commas in a .csv file"):
         known_labels(graph, file)

@@ -94,6 +94,8 @@ REFUSED: list[tuple[str, str, str]] = [
     ("attributes.txt", "1 2 {'w': 3, 'x': 4}\n2 3 {'w': 1, 'x': 4}\n", "ends in a dictionary"),
     ("no-tab.txt", "a\tb\nAnn Lee\t\n", "has no tab between two ids"),
     ("missing.csv", "source,target\nann,\n", "lacks an id"),
+    ("nan.csv", "source,target\n1,2\n2,NaN\n", "the id 'NaN' is beside integers"),
+    ("na.txt", "1 NA\n2 1\n", "the id 'NA' is beside integers"),
 ]
 
 

@@ -41,7 +41,7 @@ from mmsbgen.graph.files.file_bytes import (
 )
 from mmsbgen.graph.files.text_tables import FEW_ROWS, find_delimiter, read_ends, warn_of_disjoint
 from mmsbgen.graph.files.tokens import Fields, parse_integers, split_fields
-from mmsbgen.graph.files.words import INTEGER, as_int64
+from mmsbgen.graph.files.words import INTEGER, as_int64, refuse_missing
 from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, UInt32Array
 from mmsbgen.graph.ids import WholeText, holds_first, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
@@ -236,6 +236,7 @@ def _word_ids(file: Path, distinct: list[bytes]) -> NDArray[Any]:
     if twin is not None:
         both = f"{_show(twin[:-2])} and {_show(twin)}"
         raise InputError(f"{record_path(file) or short_name(file)} has the ids {both}; write them alike, without '.0'")
+    refuse_missing(file, distinct)
     return string_ids([word.decode() for word in distinct])
 
 

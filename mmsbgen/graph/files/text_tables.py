@@ -205,7 +205,9 @@ def is_weight(name: str, weights: str) -> bool:
 def _need_ids(rows: list[Row], ends: Sequence[int]) -> None:
     for row in rows:
         if not (row[ends[0]] and row[ends[1]]):
-            raise InputError(f"the row {row} lacks an id; delete it, or name the vertex")
+            raise InputError(
+                f"the row {row} lacks an id; fill it in, or delete the row: --vertices FILE adds vertices without links"
+            )
 
 
 def _usual_columns(rows: list[Row]) -> tuple[int, tuple[int, ...]]:

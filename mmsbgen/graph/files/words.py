@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.graph.graph import Graph, Int64Array
 from mmsbgen.graph.library_graphs import graph_of_ends
 
 MOST_SIGNS = 20  # of a 64-bit integer; Python converts no numbers of thousands of digits
 INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
+#: Words, in lower case, that other programs write for a value that is missing.
+_MISSING = frozenset({b"na", b"n/a", b"nan", b"nil", b"none", b"null"})
 
 
 def as_int64(words: Sequence[bytes]) -> Int64Array | None:
@@ -24,6 +28,16 @@ def as_int64(words: Sequence[bytes]) -> Int64Array | None:
     if numbers and not (min(numbers) >= -(2**63) and max(numbers) < 2**63):
         return None
     return np.array(numbers, dtype=np.int64)
+
+
+def refuse_missing(file: Path, distinct: Sequence[bytes]) -> None:
+    """Raise :class:`InputError` if ids of ``file`` are integers, but for words that stand for a missing value."""
+    others = [word for word in distinct if not INTEGER.fullmatch(word)]
+    if 0 < len(others) < len(distinct) and all(word.lower() in _MISSING for word in others):
+        raise InputError(
+            f"{file}: the id {others[0].decode()!r} is beside integers, as if a value were missing; delete such rows, "
+            "or give the vertex another name"
+        )
 
 
 def is_number(word: str, least: int, most: int) -> bool:

@@ -169,7 +169,7 @@ def _moments(sampler: Sampler) -> list[str]:
 
 
 def _readable(path: Path) -> AbstractContextManager[None]:
-    name, again = "the checkpoint.npz of a run", "resume from another one"
+    name, again = "the checkpoint.npz of a run; ended runs keep it with --checkpoint", "resume from another one"
     return readable_archive(path, "checkpoint", name=name, again=again, missing="checkpoint")
 
 

@@ -38,7 +38,10 @@ class TuneOptions:
         None, "Most memory; else four fifths of what is free.", least=1, most=1 << 40, metavar="MIB"
     )
     roof_mib: int = option(
-        2048, "Buffer to measure roofs in; a quarter on processors below 120 s.", least=1, most=1 << 20
+        2048,
+        "MiB of memory in which roofs are measured; a quarter on processors with a budget below 120 s.",
+        least=1,
+        most=1 << 20,
     )
     compilers: int | None = option(None, "Compile ahead with N processes, 0 with none.", least=0, most=256, metavar="N")
 
