@@ -218,7 +218,7 @@ print(resident("VmHWM") - before, parts.n_training_links, parts.graph.n_vertices
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["few", "many"])
-@pytest.mark.parametrize(("n_links", "n_vertices"), [(100_000, 15_000), (40_000, 80_000)])
+@pytest.mark.parametrize(("n_links", "n_vertices"), [(200_000, 30_000), (40_000, 80_000)])
 def test_starts_take_no_more_of_the_host_than_is_counted(n_links, n_vertices, number):
     """The peak of a process of its own; more links than vertices, and more vertices than links."""
     command = [sys.executable, "-W", "ignore", "-c", _IN_CHILD, str(n_links), str(n_vertices), number]
