@@ -30,7 +30,7 @@ def with_hubs(n: int, seed: int) -> Weighted:
 def matrix(graph: Weighted) -> np.ndarray:
     """The weights ``[N, N]``."""
     weights = np.zeros((graph.volumes.size, graph.volumes.size), np.int64)
-    weights[graph.own, graph.ends] = graph.weights
+    weights[np.repeat(np.arange(len(weights)), np.diff(graph.offsets)), graph.ends] = graph.weights
     return weights
 
 

@@ -20,7 +20,7 @@ from mmsbgen.families import resolve_family
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits, WorkerLostError
 from mmsbgen.tuner.run.tune import tune
 
-LIMITS = TrialLimits(compile_s=3.0, run_s=3.0)
+LIMITS = TrialLimits(compile_s=4.0, run_s=4.0)
 """Many times what good candidates take here, so that they keep them where other programs have the cores."""
 SMALL_ROOFS = 32 << 20
 
