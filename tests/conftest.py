@@ -34,7 +34,7 @@ settings.register_profile("local", settings.get_profile("default"), deadline=Non
 settings.load_profile("ci" if IN_CI else "local")
 
 MOST_PROCESSES = 4
-"""That run tests at once, two more than cores, as tests wait a third of their time: each may hold a gigabyte."""
+"""That run tests at once, one more than cores, as tests also wait: each may hold a gigabyte."""
 
 MARKED_BY_FIXTURE = {
     "opencl_device": "opencl",
@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What ``-n auto`` means."""
-    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 2)
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 1)
 
 
 @pytest.hookimpl(optionalhook=True)
