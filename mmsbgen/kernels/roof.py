@@ -46,3 +46,8 @@ class RoofKind:
 def told(kind: str, row_bytes: int | None, rate: float) -> str:
     """A roof in words, from the text of its kind, its rows and its rate in 10^9 a second."""
     return f"{kind} {1 / rate / 1e3:.3g} us" if row_bytes is None else f"{kind} by {row_bytes} bytes {rate:.3g} GB/s"
+
+
+def of_roof(share: float | None, digits: int = 1) -> str:
+    """The share of a roof in a table; a rate above that roof is a share of nothing."""
+    return "" if share is None else ">100%" if share > 1 else f"{share:.{digits}%}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from mmsbgen.base.id_text import budget_text, pairs
 from mmsbgen.cli.printing.output_options import Column, place_of
-from mmsbgen.cli.shared.common import of_roof, seconds
+from mmsbgen.cli.shared.common import seconds
 from mmsbgen.db.records.nearness import Difference, phrase
 from mmsbgen.db.records.ranking import by_key, candidate, cost, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import (
@@ -29,6 +29,7 @@ from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import implied
 from mmsbgen.kernels.record_key import program_digest
+from mmsbgen.kernels.roof import of_roof
 from mmsbgen.tuner.run.changed_keys import present_program
 
 Rows = list[dict[str, Any]]
@@ -47,10 +48,6 @@ def _first_line(text: str) -> str:
 
 def _moment(text: str | None) -> str:
     return "" if text is None else text[:19].replace("T", " ")
-
-
-def _of_roof(value: float | None) -> str:
-    return of_roof(value, lambda share: f"{share:.0%}")
 
 
 _KEY = [
@@ -72,7 +69,7 @@ _RESULT = [
     Column("spread_s", "spread", seconds, "right", label="± {}"),
     Column("gbps", "GB/s", _number, "right", label="{} GB/s"),
     Column("roof_gbps"),
-    Column("roof_fraction", "of roof", _of_roof, "right", label="of roof: {}"),
+    Column("roof_fraction", "of roof", partial(of_roof, digits=0), "right", label="of roof: {}"),
 ]
 BEST = [
     *_KEY,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmsbgen.cli.shared.common import of_roof, print_table, seconds
+from mmsbgen.cli.shared.common import print_table, seconds
 from mmsbgen.cli.shared.console import shown
+from mmsbgen.kernels.roof import of_roof
 
 if TYPE_CHECKING:
     from rich.live import Live

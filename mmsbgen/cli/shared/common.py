@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,13 +201,6 @@ def output_width() -> int:
     if columns := os.environ.get("COLUMNS", ""):
         return int(columns) if columns.isdecimal() and int(columns) >= _NARROWEST else _NARROWEST
     return max(_NARROWEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WITHOUT_TERMINAL
-
-
-def of_roof(share: float | None, percent: Callable[[float], str] = "{:.1%}".format) -> str:
-    """The share of a roof in a table; a rate above that roof is a share of nothing."""
-    if share is None:
-        return ""
-    return ">100%" if share > 1 else percent(share)
 
 
 def print_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]], width: int | None = None) -> None:

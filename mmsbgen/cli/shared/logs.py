@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from mmsbgen.cli.shared.console import shown
-from mmsbgen.cli.shared.guided_help import GuidedOption, grouped
+from mmsbgen.cli.shared.guided_help import grouped, option
 from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,8 +46,7 @@ def _noting(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
 def _option(*names: str, key: str, **more: Any) -> Callable[[F], F]:
     """An option that is noted, and set by its own environment variable for all commands."""
     variable = f"MMSBGEN_{names[-1].lstrip('-').replace('-', '_').upper()}"
-    how: dict[str, Any] = {"cls": GuidedOption, "show_default": False, "expose_value": False}
-    return click.option(*names, **how, envvar=variable, callback=_noting(key), **more)
+    return option(*names, show_default=False, expose_value=False, envvar=variable, callback=_noting(key), **more)
 
 
 verbose_option = _option("-v", "--verbose", key="verbose", count=True, help="Tell more, and log more; -vv: all.")

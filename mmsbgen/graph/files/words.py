@@ -18,6 +18,7 @@ MOST_SIGNS = 20  # of a 64-bit integer; Python converts no numbers of thousands 
 INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
 #: Words, in lower case, that other programs write for a value that is missing.
 _MISSING = frozenset({b"na", b"n/a", b"nan", b"nil", b"none", b"null"})
+_LONGEST = max(map(len, _MISSING))
 
 
 def as_int64(words: Sequence[bytes]) -> Int64Array | None:
@@ -32,11 +33,11 @@ def as_int64(words: Sequence[bytes]) -> Int64Array | None:
 
 def refuse_missing(file: Path, distinct: Sequence[bytes]) -> None:
     """Raise :class:`InputError` if ids of ``file`` are integers, but for words that stand for a missing value."""
-    others = [word for word in distinct if not INTEGER.fullmatch(word)]
-    if 0 < len(others) < len(distinct) and all(word.lower() in _MISSING for word in others):
+    missing = {word for word in distinct if len(word) <= _LONGEST and word.lower() in _MISSING}
+    if 0 < len(missing) < len(distinct) and all(word in missing or INTEGER.fullmatch(word) for word in distinct):
         raise InputError(
-            f"{file}: the id {others[0].decode()!r} is beside integers, as if a value were missing; delete such rows, "
-            "or give the vertex another name"
+            f"{file}: the id {min(missing).decode()!r} is beside integers, as if a value were missing; delete such "
+            "rows, or give the vertex another name"
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mmsbgen.base.id_text import budget_text, pairs, plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
-from mmsbgen.kernels.roof import told
+from mmsbgen.kernels.roof import of_roof, told
 from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
 from mmsbgen.report.style import drawing, some, times
 from mmsbgen.report.tuning import axis_pictures, database_pictures
@@ -81,11 +81,6 @@ def _coverage(bundle: Bundle, devices: Sequence[DeviceRecord]) -> Section:
     return Section("Coverage", "", [], tables)
 
 
-def _share(fraction: float | None, digits: int = 0) -> str:
-    """A share of a roof; a rate above it is a share of nothing."""
-    return "" if fraction is None else ">100%" if fraction > 1 else f"{fraction:.{digits}%}"
-
-
 def _range(values: Sequence[float]) -> str:
     if not values:
         return "not measured"
@@ -121,8 +116,8 @@ def _best(cases: Sequence[Case]) -> Section | None:
     for case in cases[:_ROWS]:
         gain = "" if case.default_s is None else times(case.default_s / case.best_s)
         of_what = str(case.best.extra.get("roof", "")).partition(" in ")[0]
-        share = f"{_share(case.roof_fraction)} {plain(of_what, 10)}".strip()
-        shares = (share, _share(case.best.barrier_fraction)) if rounds else (share,)
+        share = f"{of_roof(case.roof_fraction, 0)} {plain(of_what, 10)}".strip()
+        shares = (share, of_roof(case.best.barrier_fraction, 0)) if rounds else (share,)
         config = pairs(case.best.config)
         ends = (f"{case.best_s * 1e3:.4g}", *shares, gain, times(case.worst_s / case.best_s), f"{len(case.times):,}")
         rows.append((case.label, case.kernel.name, texts[id(case)], *ends, config))
@@ -149,7 +144,7 @@ def _roofline(bundle: Bundle, cases: Sequence[Case]) -> Section | None:
     rows = []
     for (label, kernel), found in by_device(cases, lambda case: (case.label, case.kernel.name)).items():
         if shares := sorted(case.roof_fraction for case in found if case.roof_fraction is not None):
-            rows.append((label, kernel, len(found), _share(shares[0], 1), _share(shares[-1], 1)))
+            rows.append((label, kernel, len(found), of_roof(shares[0]), of_roof(shares[-1])))
     columns = ("device", "kernel", "problems", "least of roof", "most of roof")
     table = Table("Share of the roof that the best configurations reach", columns, rows, frozenset({2, 3, 4}), "", True)
     return Section("Roofline", "", [picture], [table] if rows else [])

@@ -134,7 +134,7 @@ def measure_cache_roof(device: Device, working_set: int) -> CacheRoof:
         device.zeros(teams * LARGEST_TEAM, np.float32) as sums,
     ):
         values = {"data": data, "ids": placed, "sums": sums, "n_teams": np.uint32(teams)}
-        launch = partial(_launched, count=teams, turns=[values])
+        launch = partial(_launched, count=teams, turns=itertools.repeat(values))
         times = [seconds for found, _ in _shapes(device, ROOF_GATHER, problem, launch, _SEARCH) for seconds in found]
     best, median = (ROOF_GATHER.traffic(problem) / seconds / 1e9 for seconds in (min(times), statistics.median(times)))
     return CacheRoof(working_set, best, best * best / median)
@@ -150,7 +150,7 @@ def _copy_roof(device: Device, most: int) -> tuple[float, str]:
     problem = ROOFS.problem(n_elements=count)
     with device.zeros(count, np.float32) as source, device.zeros(count, np.float32) as target:
         values = {"source": source, "target": target, "n_elements": np.uint64(count)}
-        launch = partial(_launched, count=count, turns=[values])
+        launch = partial(_launched, count=count, turns=itertools.repeat(values))
         seconds, shape = _fastest(device, ROOF_COPY, problem, launch, launch)
 
         def driver(turn: int) -> Event:
@@ -207,7 +207,7 @@ def _row_roof(
         device.zeros(1 if best else teams * (lanes if gpu else 1), np.float32) as sums,
     ):
         values = {"data": data, "ids": placed, "sums": sums, "n_teams": np.uint32(teams)}
-        part = whole = partial(_launched, count=teams, turns=[values])
+        part = whole = partial(_launched, count=teams, turns=itertools.repeat(values))
         with contextlib.ExitStack() as held:
             if not gpu and teams >= n_parts:
                 # Each launch reads other rows than the one before, which would be in a cache.
@@ -215,7 +215,7 @@ def _row_roof(
                 several = ids[: n_parts * each * per_team].reshape(n_parts, -1)
                 parts = [held.enter_context(device.upload(rows)) for rows in several]
                 turns = [values | {"ids": rows, "n_teams": np.uint32(each)} for rows in parts]
-                part = partial(_launched_in_turn, count=each, turns=itertools.cycle(turns))
+                part = partial(_launched, count=each, turns=itertools.cycle(turns))
                 teams = each * n_parts if best else teams
             if best:
                 seconds, shape = _fastest(device, spec, problem, part, part, min)
@@ -226,14 +226,10 @@ def _row_roof(
 
 
 _Launched = Callable[[BoundKernel, int], Event]
-"""Launches a shape with the inputs of a turn."""
+"""Launches a shape in a turn."""
 
 
-def _launched(bound: BoundKernel, turn: int, *, count: int, turns: list[dict[str, Any]]) -> Event:
-    return bound.launch(count, turns[turn % len(turns)])
-
-
-def _launched_in_turn(bound: BoundKernel, turn: int, *, count: int, turns: Iterator[dict[str, Any]]) -> Event:
+def _launched(bound: BoundKernel, turn: int, *, count: int, turns: Iterator[dict[str, Any]]) -> Event:
     return bound.launch(count, next(turns))
 
 
