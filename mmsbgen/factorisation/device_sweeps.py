@@ -41,7 +41,7 @@ class DeviceSweeps:
         storage: str = "float32",
         **placing: Any,
     ) -> None:
-        self.cells, self.k, self.storage = cells, start.p.shape[1], storage
+        self.cells, self.k, self.storage, self._features = cells, start.p.shape[1], storage, features(cells)
         with contextlib.ExitStack() as opened:
             self.device = opened.enter_context(open_device(device))
             self.runtime = opened.enter_context(opened_runtime(self.device, MF, database))
@@ -71,7 +71,7 @@ class DeviceSweeps:
 
     def problem(self, **more: Any) -> Problem:
         """The problem of these ratings."""
-        return MF.problem(K=self.k, dtype="float32", storage=self.storage, **features(self.cells), **more)
+        return MF.problem(K=self.k, dtype="float32", storage=self.storage, **self._features, **more)
 
     def keep(self) -> None:
         """Keep the factors as they are now, for :meth:`factors`: on the device, or on the host where that is full."""

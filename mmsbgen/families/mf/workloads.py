@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mmsbgen.base.orders import counted
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.als_kernels import scratch_of
 from mmsbgen.families.mf.generated import generated_ratings, start_rows
@@ -29,7 +30,10 @@ def generated_cells(problem: Problem, seed: int) -> Cells:
 
 def features(cells: Cells) -> dict[str, Value]:
     """The problem parameters of ratings."""
-    largest = max(int(np.bincount(cells.users).max(initial=1)), int(np.bincount(cells.items).max(initial=1)))
+    largest = max(
+        int(counted(rows, count).max(initial=1))
+        for rows, count in ((cells.users, cells.n_users), (cells.items, cells.n_items))
+    )
     return {
         "users": max(1, cells.n_users),
         "items": max(1, cells.n_items),
