@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.backends import open_device
 from mmsbgen.base.errors import DeviceMemoryError
+from mmsbgen.base.processes import in_parts
 from mmsbgen.base.progress import stage
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
@@ -185,12 +186,14 @@ class LeastSquaresSweeps(DeviceSweeps):
 
     def _half(self, own: str, fixed: str, rows: NDArray[Any], others: NDArray[Any], n_rows: int) -> dict[str, Any]:
         order, offsets = by_row(rows, n_rows)
+        arrays = others, self.cells.ratings
+        others, ratings = in_parts(lambda part: tuple(each[order[part]] for each in arrays), order.size)
         return {
             "solution": self.values[own],
             "fixed": self.values[fixed],
             "offsets": self.device.upload(offsets),
-            "others": self.device.upload(others[order]),
-            "ratings": self.device.upload(self.cells.ratings[order].astype(_REAL)),
+            "others": self.device.upload(others),
+            "ratings": self.device.upload(ratings.astype(_REAL)),
             "n_rows": np.uint32(n_rows),
             "n_fixed": np.uint32(self.values[fixed].shape[0]),
         }

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, ParameterError, warn_user
-from mmsbgen.base.orders import counted, slices
 from mmsbgen.base.processes import in_parts, side_by_side
 from mmsbgen.base.progress import stage
 from mmsbgen.base.stop_signals import StopRequest
@@ -20,6 +19,7 @@ from mmsbgen.factorisation.fitted_factors import ModelFactors
 from mmsbgen.families.mf.layout import Cells, by_row
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.ratings import Ratings, as_ratings
+from mmsbgen.ratings.orders import counted, slices
 from mmsbgen.ratings.ratings import looked_up, mean_and_deviation
 
 #: Ratings of an error in training.

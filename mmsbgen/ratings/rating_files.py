@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import INTEGER, is_number, with_point
 from mmsbgen.base.libraries import library
-from mmsbgen.base.processes import side_by_side
+from mmsbgen.base.processes import joined
 from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lines
@@ -228,20 +228,18 @@ def _plain_numbers(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None:
     """The columns if all lines have ``width`` fields and those of ``at`` are plain numbers; parsed in threads."""
 
-    def parsed(ends: tuple[int, int]) -> list[Any] | None:
+    def parsed(ends: tuple[int, int]) -> tuple[Any, ...]:
         columns = split_columns(text[slice(*ends)], mark.encode() if mark else None, width)
-        if columns is None:
-            return None
         parsers = (parse_integers, parse_integers, parse_decimals)[: len(at)]
-        found = [parse(columns[place]) for place, parse in zip(at, parsers, strict=True)]
-        return None if any(each is None for each in found) else found
+        found = tuple(columns and parse(columns[place]) for place, parse in zip(at, parsers, strict=True))
+        if any(each is None for each in found):
+            raise ValueError("other than plain numbers")
+        return found
 
-    parts = []
-    for part in side_by_side(parsed, block_ends(text)):
-        if part is None:
-            return None
-        parts.append(part)
-    users, items, *values = (np.concatenate(each) for each in zip(*parts, strict=True))
+    try:
+        users, items, *values = joined(parsed, block_ends(text))
+    except ValueError:
+        return None
     return users, items, values[0] if values else None
 
 

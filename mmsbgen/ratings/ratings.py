@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import INTEGER, plural
-from mmsbgen.base.orders import grouped, order_by, random_order, slices
 from mmsbgen.base.processes import in_parts, side_by_side
 from mmsbgen.graph.ids import number_ids, number_integers
+from mmsbgen.ratings.orders import grouped, order_by, random_order, slices
 
 Duplicates = Literal["error", "mean", "last"]
 _MOST_ROWS = 2**31

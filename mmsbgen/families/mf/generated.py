@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.orders import random_order
 from mmsbgen.base.processes import run_side_by_side
+from mmsbgen.ratings.orders import random_order
 
 _SIDES = {"user": 0, "item": 1, "order": 2}
 #: Rows that a thread draws at a time.

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.orders import counted, order_by
 from mmsbgen.base.processes import in_parts
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.roof import RoofKind
+from mmsbgen.ratings.orders import counted, order_by
 
 Array = NDArray[Any]
 

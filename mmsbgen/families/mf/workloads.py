@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.base.orders import counted
 from mmsbgen.families.mf import reference
 from mmsbgen.families.mf.als_kernels import scratch_of
 from mmsbgen.families.mf.generated import generated_ratings, start_rows
@@ -17,6 +16,7 @@ from mmsbgen.families.mf.schedules import SCHEDULES, Part, groups_of
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
+from mmsbgen.ratings.orders import counted
 
 #: Stretches of ratings whose squared errors are summed up apart.
 STRETCHES = 8192

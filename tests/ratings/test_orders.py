@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mmsbgen.base import orders
+from mmsbgen.ratings import orders
 
 
 @pytest.mark.parametrize("most", [3, 255, 70_000, 2**32])
