@@ -14,6 +14,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import tempfile
 import time
@@ -130,16 +131,27 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
     """Yields a temporary path; its file is renamed to ``path`` when the block ends without an error.
 
     The temporary file is locked until then.  Those of ``path`` that are not locked are left by processes that were
-    killed, and are removed.
+    killed, and are removed.  A path that is no regular file, such as ``/dev/stdout``, is not replaced but written to.
 
     Args:
-        path: The final path; the temporary file is in the same folder.
+        path: The final path; the temporary file is in the same folder.  Of a link, the file that it leads to.
         together: A transaction that publishes the file when its block ends, instead of this block.
         make_folder: Whether to create the folder of ``path`` if it is missing.
 
     Raises:
         InputError: The file cannot be written.
     """
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with tempfile.TemporaryDirectory() as folder:
+                yield (partial := Path(folder, path.name))
+                with partial.open("rb") as written, path.open("wb") as stream:
+                    shutil.copyfileobj(written, stream)
+            return
+        if path.is_symlink():
+            path = Path(os.path.realpath(path))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
     partial, whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}"), False
     with contextlib.ExitStack() as lock:
         try:
@@ -267,18 +279,11 @@ def write_bytes(path: Path, data: bytes, together: FileTransaction | None = None
 def write_packed(path: Path, text: str) -> None:
     """Write a text file in a folder that exists; gzip when the name ends in ``.gz``.
 
-    A path that is no regular file, such as a pipe, is written in place.  Raises :class:`InputError` when it cannot be
-    written.
+    Raises :class:`InputError` when it cannot be written.
     """
     data = text.encode("utf-8")
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-    except OSError as error:
-        raise _cannot_write(path, error) from error
     with published(path, make_folder=False) as partial:
         partial.write_bytes(data)
 

@@ -114,6 +114,25 @@ def test_only_old_temporary_files_of_the_same_name_are_removed(tmp_path):
     assert {*kept, ".checkpoint.npz.2123abcd", ".checkpoint.npz.3123abcd", "elsewhere"} < set(os.listdir(tmp_path))
 
 
+def test_pipes_and_links_are_written_to_and_not_replaced(tmp_path):
+    pipe, link, dangling = (tmp_path / name for name in ("pipe", "link", "dangling"))
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    link.symlink_to(tmp_path / "target")
+    dangling.symlink_to(link)
+    try:
+        write_text(pipe, "through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    for path in (dangling, link):
+        write_text(path, path.name)
+        assert (tmp_path / "target").read_text() == path.name
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "link", "pipe", "target"]
+
+
 def test_a_file_system_without_locks_keeps_all(tmp_path, monkeypatch):
     path, old = tmp_path / "checkpoint.npz", tmp_path / ".checkpoint.npz.0123abcd"
     old.write_text("part")
