@@ -288,6 +288,13 @@ def write_packed(path: Path, text: str) -> None:
         partial.write_bytes(data)
 
 
+def place_of(path: Path) -> contextlib.AbstractContextManager[None]:
+    """The :func:`writable_folder` of a file before the work that it is for; nothing for a pipe or a device."""
+    if path.exists() and not path.is_file():
+        return contextlib.nullcontext()
+    return writable_folder(Path(os.path.realpath(path)).parent)
+
+
 @contextlib.contextmanager
 def writable_folder(folder: Path) -> Iterator[None]:
     """Create ``folder`` if needed and check that it is writable; raises :class:`InputError` if not.
@@ -312,5 +319,8 @@ def writable_folder(folder: Path) -> Iterator[None]:
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
-    remedy = "Give a shorter name" if error.errno == errno.ENAMETOOLONG else "Name a folder that you may write to"
+    remedies = {errno.ENAMETOOLONG: "Give a shorter name"} | dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT), "Free some space there, or name another folder"
+    )
+    remedy = remedies.get(error.errno or 0, "Name a folder that you may write to")
     return InputError(f"cannot write {path}: {error.strerror or error}. {remedy}.")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.base.atomic_files import FileTransaction, write_text
+from mmsbgen.base.atomic_files import FileTransaction, place_of, write_text
 from mmsbgen.base.errors import InputError
 
 
@@ -121,12 +121,14 @@ def test_pipes_and_links_are_written_to_and_not_replaced(tmp_path):
     link.symlink_to(tmp_path / "target")
     dangling.symlink_to(link)
     try:
-        write_text(pipe, "through")
+        with place_of(pipe):
+            write_text(pipe, "through")
         assert os.read(reader, 100) == b"through"
     finally:
         os.close(reader)
     for path in (dangling, link):
-        write_text(path, path.name)
+        with place_of(path):
+            write_text(path, path.name)
         assert (tmp_path / "target").read_text() == path.name
     assert pipe.is_fifo()
     assert link.is_symlink()
