@@ -51,6 +51,9 @@ FOREIGN = (
     tokenize.TokenError,
 )
 
+#: Results for it are printed.
+STDOUT = Path("/dev/stdout")
+
 _ENCRYPTED = 1
 
 #: Seconds without a change before a temporary file may be taken for that of a killed process.
@@ -142,10 +145,15 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
         InputError: The file cannot be written.
     """
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
+        if _is_stream(path):
             with tempfile.TemporaryDirectory() as folder:
                 yield (partial := Path(folder, path.name))
-                with partial.open("rb") as written, path.open("wb") as stream:
+                own = path == STDOUT  # opened by its name, a file that it is appended to would be emptied
+                with (
+                    contextlib.suppress(BrokenPipeError),  # what nobody reads is dropped
+                    partial.open("rb") as written,
+                    open(1 if own else path, "wb", closefd=not own) as stream,
+                ):
                     shutil.copyfileobj(written, stream)
             return
         if path.is_symlink():
@@ -176,6 +184,10 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
             if not whole:
                 with contextlib.suppress(OSError):
                     partial.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    return path == STDOUT or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -290,7 +302,7 @@ def write_packed(path: Path, text: str) -> None:
 
 def place_of(path: Path) -> contextlib.AbstractContextManager[None]:
     """The :func:`writable_folder` of a file before the work that it is for; nothing for a pipe or a device."""
-    if path.exists() and not path.is_file():
+    if _is_stream(path):
         return contextlib.nullcontext()
     return writable_folder(Path(os.path.realpath(path)).parent)
 

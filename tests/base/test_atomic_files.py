@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.base.atomic_files import FileTransaction, place_of, write_text
+from mmsbgen.base.atomic_files import STDOUT, FileTransaction, place_of, write_text
 from mmsbgen.base.errors import InputError
 
 
@@ -112,6 +112,12 @@ def test_only_old_temporary_files_of_the_same_name_are_removed(tmp_path):
     write_text(path, "new")
     assert not old.exists()
     assert {*kept, ".checkpoint.npz.2123abcd", ".checkpoint.npz.3123abcd", "elsewhere"} < set(os.listdir(tmp_path))
+
+
+def test_standard_output_is_written_to(capfd):
+    with place_of(STDOUT):
+        write_text(STDOUT, "printed")
+    assert capfd.readouterr().out == "printed"
 
 
 def test_pipes_and_links_are_written_to_and_not_replaced(tmp_path):
