@@ -151,6 +151,7 @@ def tune(
     progress = None if no_progress(context) else progress_display(live=not several)
     chains = None if of_graph is None or several else GraphTuning(of_graph, options, began)
     gain: ChainGain | str | None = None
+    stopped = False
     try:
         with open_store(database, when_used=True) as store:
             if several:
@@ -170,7 +171,10 @@ def tune(
                     options |= {"data": recorded if data is None else data}
                     report = run(device, family, kernels or None, problem, store=store, progress=progress, **options)
                 if chains is not None and not report.interrupted:
-                    gain = chains.gain(report, store)
+                    try:
+                        gain = chains.gain(report, store)
+                    except KeyboardInterrupt:  # the search is over, and its report is still due
+                        gain, stopped = "Interrupted: whole sweeps were not compared with the defaults", True
             location = store.location
     finally:
         if progress is not None:
@@ -185,11 +189,11 @@ def tune(
         if gain is not None:
             click.echo(f"\n{gain if isinstance(gain, str) else sentence(gain)}")
         click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
-    if report.interrupted:
+    if report.interrupted or stopped:
         sys.exit(INTERRUPTED)
     tried = [kernel for one in reports for kernel in one.kernels if kernel.trials]
     if tried and all(kernel.best is None for kernel in tried):
-        raise MmsbgenError("no configuration of any kernel worked: see what `mmsbgen doctor` finds")
+        raise MmsbgenError("no configuration of any kernel worked: see why above, and what `mmsbgen doctor` finds")
 
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:

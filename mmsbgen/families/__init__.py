@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.kernels.family import KernelFamily
 
-__all__ = ["absolute", "family", "names", "resolve_family"]
+__all__ = ["absolute", "declaration", "family", "names", "resolve_family"]
 
 GROUP = "mmsbgen.families"
 """Group of the entry points by which installed packages add families."""
@@ -82,6 +83,12 @@ def absolute(reference: str) -> str:
     """The reference with the absolute path of its file, for processes in other folders; others as they are."""
     found = _FILE.fullmatch(reference)
     return reference if found is None else str(Path(found["path"]).resolve()) + reference[found.end("path") :]
+
+
+def declaration(reference: str) -> str:
+    """A digest of the file that a reference names: launches and answers are in no program.  Empty for other names."""
+    found = _FILE.fullmatch(reference)
+    return "" if found is None else digest(Path(found["path"]).read_bytes().hex())
 
 
 @functools.cache

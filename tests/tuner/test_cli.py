@@ -193,6 +193,16 @@ def test_a_run_in_which_nothing_worked_is_a_failure(tmp_path: Path, monkeypatch:
     assert (result.exit_code, "no configuration of any kernel worked" in result.stderr) == (1, True), result.output
     assert "draws: no configuration worked; the last: no such word" in result.stdout
 
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    after: Any = SimpleNamespace(recorded=lambda *given: contextlib.nullcontext(), gain=interrupted)
+    monkeypatch.setattr("mmsbgen.cli.tune.graph_run", lambda *given: SimpleNamespace(problem=lambda device: {}))
+    monkeypatch.setattr("mmsbgen.cli.tune.GraphTuning", lambda *given: after)
+    result = call("--device", "fake", "--database", str(tmp_path / "tuning.sqlite3"))
+    assert (result.exit_code, "draws: no configuration worked" in result.stdout) == (130, True), "sweeps come last"
+    assert "Interrupted: whole sweeps were not compared" in result.stdout
+
 
 def test_a_kernel_that_is_named_twice_is_tuned_once(tmp_path: Path) -> None:
     words = "--device fake --kernel theta_end --kernel theta_end --explain-space --json"
