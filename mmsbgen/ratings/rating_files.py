@@ -173,7 +173,9 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         place = text.find(b"\n", place) + 1 or len(text)
     if not _SIGN.search(text, place):
         raise InputError(f"{file} has a header and nothing below it; {_EXAMPLE}")
-    if (found := _numbers(text, mark, begin, at)) is None:
+    rows = text[place:].rstrip(b"\n")
+    even = mark is None or rows.count(mark.encode()) == (len(names) - 1) * (rows.count(b"\n") + 1)
+    if (found := _numbers(text, mark, begin, at) if even or max(at) < len(names) - 1 else None) is None:
         need_fields(file, text, "text")
         found = _words(file, text, mark, begin, at, len(names))
     return found
@@ -232,7 +234,8 @@ def _words(
         row, after = _fields_from(file, lines, number, mark)
         if not any(row):
             continue  # as spreadsheets write empty rows
-        if len(row) <= max(at):
+        # After a last column of ratings, more is the rest of a number with a decimal comma, or a comma in an id.
+        if len(row) <= max(at) or (len(at) == 3 and max(at) == width - 1 and any(row[width:])):
             raise InputError(
                 f"{file}, line {number}: {len(row)} columns in {shown[:80]!r}, and the first row has {width}; mend or "
                 "delete the line"
@@ -269,9 +272,8 @@ def _rating(file: Path, number: int, word: str) -> float:
     except ValueError:
         value = np.nan
     if not np.isfinite(value):
-        raise InputError(
-            f"{file}, line {number}: the rating {word[:40]!r} is no finite number; mend or delete the line"
-        )
+        remedy = "write its decimals after a point" if "," in word else "mend or delete the line"
+        raise InputError(f"{file}, line {number}: the rating {word[:40]!r} is no finite number; {remedy}")
     return value
 
 
