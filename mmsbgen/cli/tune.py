@@ -18,7 +18,7 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import TimeUpError, ending_at
 from mmsbgen.cli.printing.graph_tuning import GraphTuning, rest_of, sentence, spent_on_reading
-from mmsbgen.cli.printing.tune_summary import print_report, progress_display
+from mmsbgen.cli.printing.tune_summary import note_earlier_winners, print_report, progress_display
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table
 from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
@@ -170,16 +170,18 @@ def tune(
                 with nullcontext() if chains is None else chains.recorded(device, options) as recorded:
                     options |= {"data": recorded if data is None else data}
                     report = run(device, family, kernels or None, problem, store=store, progress=progress, **options)
-                if chains is not None and not report.interrupted:
-                    try:
-                        gain = chains.gain(report, store)
-                    except KeyboardInterrupt:  # the search is over, and its report is still due
-                        gain, stopped = "Interrupted: whole sweeps were not compared with the defaults", True
+            reports: list[TuneReport] = getattr(report, "devices", [report])
+            for one in reports:
+                note_earlier_winners(one, store)
+            if chains is not None and not report.interrupted:
+                try:
+                    gain = chains.gain(reports[0], store)
+                except KeyboardInterrupt:  # the search is over, and its report is still due
+                    gain, stopped = "Interrupted: whole sweeps were not compared with the defaults", True
             location = store.location
     finally:
         if progress is not None:
             progress.close()
-    reports: list[TuneReport] = getattr(report, "devices", [report])
     if as_json:
         sweep = gain if isinstance(gain, str) else gain and gain.as_dict()
         click.echo(json.dumps(report.as_dict() | {"sweep": sweep, "database": location}, indent=2))

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
-from mmsbgen.cli.printing.tune_summary import certainty, late
+from mmsbgen.cli.printing.tune_summary import certainty, late, note_earlier_winners
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.tuner.measure.noise import judge
 from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
@@ -178,6 +178,16 @@ def test_only_a_budget_of_seconds_leaves_no_time() -> None:
     assert late(report) == ""
     kernel.deadline = 1.0
     assert late(report) == "There was time for the defaults only"
+
+
+def test_what_the_database_prefers_to_the_winner_is_told() -> None:
+    """Another run may have a better configuration that this search did not try; ``db best`` and runs take that."""
+    ours, theirs = (SimpleNamespace(config={"lanes": n}, config_digest=str(n), median_s=0.5 / n) for n in (1, 2))
+    kernel: Any = SimpleNamespace(best=ours, key=None, objective="time", note="")
+    for preferred, told in ((ours, ""), (theirs, "the database prefers one of another run, 250 ms: lanes=2")):
+        store: Any = SimpleNamespace(best=lambda *given, found=preferred: found)
+        note_earlier_winners(SimpleNamespace(kernels=[kernel]), store)  # type: ignore[arg-type]
+        assert kernel.note == told
 
 
 def test_a_run_in_which_nothing_worked_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
