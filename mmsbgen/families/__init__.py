@@ -118,7 +118,7 @@ def _of_file(path: Path, name: str | None) -> KernelFamily:
         exec(compile(path.read_bytes(), path, "exec"), vars(module))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f"{path}, line {lines[-1]}" if lines else str(path)
         raise InputError(f"{where}: {type(error).__name__}: {error}; mend the file") from error

@@ -211,6 +211,7 @@ def test_from_the_file_to_the_database(pocl_device: Device, folder: Path) -> Non
         (("launch=lambda v: Launch(", "launch=lambda v: ("), "vector_add.py, line 13: AttributeError: 'tuple'"),
         (('traffic=lambda sizes: 12 * sizes["n"]', 'traffic=lambda sizes: sizes["m"]'), "line 21: KeyError: 'm'"),
         (("sizes={", "check_sizes={'m': 3}, sizes={"), "check_sizes has 'm'; the sizes are n"),
+        (("import numpy as np", "raise SystemExit(3)"), "vector_add.py, line 1: SystemExit: 3; mend the file"),
         (("import numpy", "import nunpy"), "vector_add.py, line 1: ModuleNotFoundError"),
         (("VECTOR_ADD = own", "own"), "it has none"),
         (("VECTOR_ADD = own", "ADD = own_kernel and None\nB, C = [own_kernel] * 2\nown"), "it has none"),
