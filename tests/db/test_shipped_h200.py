@@ -67,16 +67,26 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         yield Index(store)
 
 
-@pytest.mark.parametrize("kernel", ["bfs", "sssp", "pagerank"])
-def test_graph_programs_have_records_of_com_dblp(index: Index, kernel: str) -> None:
-    """Large graphs and grids keep the defaults, which are other ones."""
+@pytest.mark.parametrize(
+    "kernel, tiers",
+    [
+        ("bfs", {"power-law": "exact", "large": "default", "grid": "architecture", "path": "default"}),
+        ("sssp", {"power-law": "exact", "large": "architecture", "grid": "default"}),
+        ("pagerank", {"power-law": "exact", "large": "architecture", "grid": "default"}),
+        ("cores", {"power-law": "architecture", "large": "default", "grid": "default"}),
+        ("components", {"power-law": "architecture", "large": "default"}),
+    ],
+)
+def test_graph_programs_have_records_by_shape(index: Index, kernel: str, tiers: dict[str, str]) -> None:
+    """Those of an H100 serve an H200 too, which has its own of com-DBLP; other shapes keep the defaults."""
     sizes = {"n": 317080, "mean_degree": 7, "largest_degree": 343}
     info = replace(CUDA, compiler="NVRTC 13.0.88")
-    for shape, tier in (("power-law", "exact"), ("large", "default"), ("grid", "default")):
+    for shape, tier in tiers.items():
         problem = GRAPH.problem(**sizes, shape=shape, dtype="float64").only(GRAPH.kernel(kernel).parameters)
         found = look_up(index, info, GRAPH, kernel, problem)
         assert found.tier == tier, shape
         assert ("shipped in nvidia-h200-graphs.jsonl" in found.reason) == (tier == "exact")
+        assert ("shipped in nvidia-h100.jsonl" in found.reason) == (tier == "architecture")
 
 
 def _selected(index: Index, info: DeviceInfo, kernel: str, **problem: Any) -> Selection:
