@@ -36,7 +36,7 @@ _QUICK = Patience(repetitions=1, enough_s=0.0)
 """Of each shape on a processor, where a launch takes a tenth of a second of all cores; the best two are timed again."""
 _AGAIN = Patience(repetitions=5, enough_s=0.0)
 _MANY = Patience(repetitions=25, enough_s=0.0, hopeless=(math.inf,))
-_LENGTHS = {"rows_in_flight": 4, "vectors": 4}
+_LENGTHS = {"rows_in_flight": 8, "vectors": 4}
 """Values of axes, or the largest possible ones, below which a search on a processor leaves shapes out."""
 _PARTS = 4
 """Parts of the rows, one a launch, while the shapes are searched on a processor."""

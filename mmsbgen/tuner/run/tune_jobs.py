@@ -14,7 +14,7 @@ from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
-from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config, Traits
@@ -156,11 +156,16 @@ def _remembered(model: Model) -> Model:
 
 def _alike(spec: KernelSpec, problem: Problem, traits: Traits) -> Callable[[Config], object]:
     """The function from a configuration to what its program is made of, which is faster than to render it."""
+    found: dict[tuple[Value, ...], object] = {}
 
     def alike(config: Config) -> object:
-        used = spec.variables(problem, config, traits)
-        block = None if used.get("any_block") else spec.launch(problem, config, 1, traits).block
-        return block, tuple(sorted((name, repr(value)) for name, value in used.items() if not callable(value)))
+        values = tuple(config.values())  # a choice asks for those of a thousand
+        if values not in found:
+            used = spec.variables(problem, config, traits)
+            block = None if used.get("any_block") else spec.launch(problem, config, 1, traits).block
+            named = tuple(sorted((name, repr(value)) for name, value in used.items() if not callable(value)))
+            found[values] = block, named
+        return found[values]
 
     return alike
 
