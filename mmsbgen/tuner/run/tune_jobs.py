@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends.opencl.programs import POCL
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.kernels.build import traits_of
@@ -156,28 +156,22 @@ def _remembered(model: Model) -> Model:
 
 def _alike(spec: KernelSpec, problem: Problem, traits: Traits) -> Callable[[Config], object]:
     """The function from a configuration to what its program is made of, which is faster than to render it."""
-    found: dict[tuple[Value, ...], object] = {}
 
-    def alike(config: Config) -> object:
-        values = tuple(config.values())  # a choice asks for those of a thousand
-        if values not in found:
-            used = spec.variables(problem, config, traits)
-            block = None if used.get("any_block") else spec.launch(problem, config, 1, traits).block
-            named = tuple(sorted((name, repr(value)) for name, value in used.items() if not callable(value)))
-            found[values] = block, named
-        return found[values]
+    @cache  # a choice asks for those of a thousand
+    def alike(*values: tuple[str, Value]) -> object:
+        config = dict(values)
+        used = spec.variables(problem, config, traits)
+        block = None if used.get("any_block") else spec.launch(problem, config, 1, traits).block
+        return block, tuple(sorted((name, repr(value)) for name, value in used.items() if not callable(value)))
 
-    return alike
+    return lambda config: alike(*config.items())
 
 
 def _programs(family: KernelFamily, key: Key) -> Callable[[Config], str]:
     """The function from a configuration to the digest of its program, which renders each once."""
-    found: dict[str, str] = {}
 
-    def program(config: Config) -> str:
-        name = digest(dict(config))
-        if name not in found:
-            found[name] = program_digest(family, key, config)
-        return found[name]
+    @cache
+    def program(*values: tuple[str, Value]) -> str:
+        return program_digest(family, key, dict(values))
 
-    return program
+    return lambda config: program(*config.items())
