@@ -112,10 +112,15 @@ def in_parts(of: Callable[[slice], tuple[Any, ...]], size: int) -> tuple[Any, ..
 
 def chosen_in_parts(of: Callable[[slice], tuple[Any, ...]], size: int) -> tuple[Any, ...]:
     """As :func:`in_parts`, where ``of`` gives arrays of any one length for each slice: of few of its items."""
+    step = 8 * _ITEMS
+    return joined(of, [slice(first, min(first + step, size)) for first in range(0, max(size, 1), step)])
+
+
+def joined(of: Callable[[Part], tuple[Any, ...]], parts: Iterable[Part]) -> tuple[Any, ...]:
+    """NumPy arrays one after another, which ``of`` gives for each of ``parts``, of one length each; in threads."""
     import numpy as np
 
-    step = 8 * _ITEMS
-    found = list(side_by_side(of, [slice(first, min(first + step, size)) for first in range(0, max(size, 1), step)]))
+    found = list(side_by_side(of, parts))
     ends = np.cumsum([0, *(len(arrays[0]) for arrays in found)])
     whole = tuple(np.empty((int(ends[-1]), *one.shape[1:]), one.dtype) for one in found[0])
 

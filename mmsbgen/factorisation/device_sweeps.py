@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.backends import open_device
 from mmsbgen.base.errors import DeviceMemoryError
+from mmsbgen.base.processes import in_parts
 from mmsbgen.base.progress import stage
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
@@ -41,7 +42,7 @@ class DeviceSweeps:
         storage: str = "float32",
         **placing: Any,
     ) -> None:
-        self.cells, self.k, self.storage = cells, start.p.shape[1], storage
+        self.cells, self.k, self.storage, self._features = cells, start.p.shape[1], storage, features(cells)
         with contextlib.ExitStack() as opened:
             self.device = opened.enter_context(open_device(device))
             self.runtime = opened.enter_context(opened_runtime(self.device, MF, database))
@@ -71,7 +72,7 @@ class DeviceSweeps:
 
     def problem(self, **more: Any) -> Problem:
         """The problem of these ratings."""
-        return MF.problem(K=self.k, dtype="float32", storage=self.storage, **features(self.cells), **more)
+        return MF.problem(K=self.k, dtype="float32", storage=self.storage, **self._features, **more)
 
     def keep(self) -> None:
         """Keep the factors as they are now, for :meth:`factors`: on the device, or on the host where that is full."""
@@ -185,12 +186,14 @@ class LeastSquaresSweeps(DeviceSweeps):
 
     def _half(self, own: str, fixed: str, rows: NDArray[Any], others: NDArray[Any], n_rows: int) -> dict[str, Any]:
         order, offsets = by_row(rows, n_rows)
+        arrays = others, self.cells.ratings
+        others, ratings = in_parts(lambda part: tuple(each[order[part]] for each in arrays), order.size)
         return {
             "solution": self.values[own],
             "fixed": self.values[fixed],
             "offsets": self.device.upload(offsets),
-            "others": self.device.upload(others[order]),
-            "ratings": self.device.upload(self.cells.ratings[order].astype(_REAL)),
+            "others": self.device.upload(others),
+            "ratings": self.device.upload(ratings.astype(_REAL)),
             "n_rows": np.uint32(n_rows),
             "n_fixed": np.uint32(self.values[fixed].shape[0]),
         }

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, ParameterError, warn_user
+from mmsbgen.base.processes import in_parts, side_by_side
 from mmsbgen.base.progress import stage
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.factorisation.device_sweeps import DeviceSweeps
@@ -18,7 +19,8 @@ from mmsbgen.factorisation.fitted_factors import ModelFactors
 from mmsbgen.families.mf.layout import Cells, by_row
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.ratings import Ratings, as_ratings
-from mmsbgen.ratings.ratings import looked_up
+from mmsbgen.ratings.orders import counted, slices
+from mmsbgen.ratings.ratings import looked_up, mean_and_deviation
 
 #: Ratings of an error in training.
 _SOME = 100_000
@@ -42,14 +44,16 @@ class Scaled:
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scaled:
         """The scale of ratings; constant ones have scale 1."""
-        deviation = float(values.std())
-        low, high = float(values.min()), float(values.max())
+        parts = slices(values.size)
+        mean, deviation = mean_and_deviation(values)
+        low = float(min(side_by_side(lambda part: values[part].min(), parts)))
+        high = float(max(side_by_side(lambda part: values[part].max(), parts)))
         constant = deviation <= 1e-12 * max(abs(low), abs(high))
-        return cls(float(values.mean()), 1.0 if constant else deviation, low, high)
+        return cls(mean, 1.0 if constant else deviation, low, high)
 
     def cells(self, ratings: Ratings) -> Cells:
         """The ratings of sweeps."""
-        values = (ratings.values - self.mean) / self.scale
+        (values,) = in_parts(lambda part: ((ratings.values[part] - self.mean) / self.scale,), len(ratings))
         return Cells(ratings.users, ratings.items, values, ratings.user_ids.size, ratings.item_ids.size)
 
     def back(self, x: Factors) -> Factors:
@@ -169,8 +173,7 @@ def keep(
 def without_unrated(x: Factors, ratings: Ratings) -> Factors:
     """The factors with 0 for users and items without ratings, whose rows have their start still."""
     p, q, b, c = x.p.copy(), x.q.copy(), x.b.copy(), x.c.copy()
-    no_user = np.bincount(ratings.users, minlength=p.shape[0]) == 0
-    no_item = np.bincount(ratings.items, minlength=q.shape[0]) == 0
+    no_user, no_item = counted(ratings.users, p.shape[0]) == 0, counted(ratings.items, q.shape[0]) == 0
     p[no_user], b[no_user], q[no_item], c[no_item] = 0, 0, 0, 0
     return Factors(p, q, b, c)
 

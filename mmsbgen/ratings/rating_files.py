@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import INTEGER, is_number, with_point
 from mmsbgen.base.libraries import library
+from mmsbgen.base.processes import joined
 from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
+from mmsbgen.graph.files.tokens import block_ends, parse_decimals, parse_integers, split_columns
 from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns
 
 _USERS = ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "member", "memberid")
@@ -173,7 +175,7 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         place = text.find(b"\n", place) + 1 or len(text)
     if not _SIGN.search(text, place):
         raise InputError(f"{file} has a header and nothing below it; {_EXAMPLE}")
-    if (found := _numbers(text, mark, begin, at)) is None:
+    if (found := _numbers(text[place:], mark, at, len(names))) is None:
         need_fields(file, text, "text")
         found = _words(file, text, mark, begin, at, len(names))
     return found
@@ -200,23 +202,45 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
     return 1, named_columns(names, None, str(file), wanted)
 
 
-def _numbers(text: bytes, mark: str | None, begin: int, at: tuple[int, ...]) -> tuple[Any, Any, Any] | None:
+def _numbers(text: bytes, mark: str | None, at: tuple[int, ...], width: int) -> tuple[Any, Any, Any] | None:
     """The columns if ids are integers as Python writes them and every line is whole; else None."""
     if mark == "::":
         if b"\t" in text:
             return None
         text, mark = text.replace(b"::", b"\t"), "\t"
+    if (found := _plain_numbers(text, mark, at, width)) is not None:
+        return found
     if any(pattern.search(text) for pattern in _NOT_PLAIN):
         return None
     if b'"' in text and any(line.count(b'"') % 2 for line in text.split(b"\n")):
         return None  # a field of several lines, none of which is a rating
     try:
         table: NDArray[Any] = np.loadtxt(
-            io.BytesIO(text), dtype=_ROW[: len(at)], delimiter=mark, skiprows=begin, usecols=at, comments=None, ndmin=1
+            io.BytesIO(text), dtype=_ROW[: len(at)], delimiter=mark, usecols=at, comments=None, ndmin=1
         )
     except (ValueError, OverflowError):
         return None
     return table["user"], table["item"], table["rating"] if len(at) == 3 else None
+
+
+def _plain_numbers(
+    text: bytes, mark: str | None, at: tuple[int, ...], width: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None:
+    """The columns if all lines have ``width`` fields and those of ``at`` are plain numbers; parsed in threads."""
+
+    def parsed(ends: tuple[int, int]) -> tuple[Any, ...]:
+        columns = split_columns(text[slice(*ends)], mark.encode() if mark else None, width)
+        parsers = (parse_integers, parse_integers, parse_decimals)[: len(at)]
+        found = tuple(columns and parse(columns[place]) for place, parse in zip(at, parsers, strict=True))
+        if any(each is None for each in found):
+            raise ValueError("other than plain numbers")
+        return found
+
+    try:
+        users, items, *values = joined(parsed, block_ends(text))
+    except ValueError:
+        return None
+    return users, items, values[0] if values else None
 
 
 def _words(

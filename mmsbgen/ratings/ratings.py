@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import INTEGER, plural
+from mmsbgen.base.processes import in_parts, side_by_side
 from mmsbgen.graph.ids import number_ids, number_integers
+from mmsbgen.ratings.orders import grouped, order_by, random_order, slices
 
 Duplicates = Literal["error", "mean", "last"]
 _MOST_ROWS = 2**31
@@ -45,8 +47,11 @@ class Ratings:
 
     def part(self, chosen: NDArray[Any]) -> Ratings:
         """Some of the ratings, by a mask or by places; users and items keep their numbers."""
-        picked = self.users[chosen], self.items[chosen], self.values[chosen]
-        return Ratings(*picked, self.user_ids, self.item_ids, self.name)
+        if chosen.dtype == np.bool_:
+            chosen = np.flatnonzero(chosen)
+        arrays = self.users, self.items, self.values
+        users, items, values = in_parts(lambda part: tuple(each[chosen[part]] for each in arrays), chosen.size)
+        return Ratings(users, items, values, self.user_ids, self.item_ids, self.name)
 
     def held_out(self, fraction: float, seed: int) -> tuple[Ratings, Ratings]:
         """The ratings to train on, and a random part of about ``fraction`` to evaluate on.
@@ -60,9 +65,8 @@ class Ratings:
                 f"holdout={fraction!r} of {plural(len(self), 'rating')}: give a part above 0 and below 1 that leaves "
                 "some of both"
             )
-        rng = np.random.Generator(np.random.Philox(key=np.array([seed, 5], np.uint64)))
         out = np.zeros(len(self), np.bool_)
-        out[rng.permutation(len(self))[:count]] = True
+        out[random_order([seed, 5], len(self))[:count]] = True
         return self.part(~out), self.part(out)
 
 
@@ -126,9 +130,13 @@ def finite_ratings(values: Any, name: str) -> NDArray[np.float64]:
         raise InputError(f"{name}: ratings are no numbers; give integers or floats") from None
     if not ratings.size:
         raise InputError(f"{name} has no rating; give at least one: user, item, rating")
-    odd = ~np.isfinite(ratings) | (np.abs(ratings) > 1e15)
-    if odd.any():
-        at = int(np.argmax(odd))
+
+    def first_odd(part: slice) -> int | None:
+        odd = ~(np.abs(ratings[part]) <= 1e15)
+        return part.start + int(np.argmax(odd)) if odd.any() else None
+
+    at = next((place for place in side_by_side(first_odd, slices(ratings.size)) if place is not None), None)
+    if at is not None:
         raise InputError(
             f"{name}: row {at + 1} has the rating {ratings[at]}; leave such rows out, ratings are finite numbers of at "
             "most 1e15"
@@ -136,18 +144,33 @@ def finite_ratings(values: Any, name: str) -> NDArray[np.float64]:
     return ratings
 
 
+def mean_and_deviation(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard deviation of ``values`` ``[E]``, of at least one."""
+    parts = slices(values.size)
+    mean = sum(side_by_side(lambda part: float(values[part].sum()), parts)) / values.size
+    squares = sum(side_by_side(lambda part: float(np.square(values[part] - mean).sum()), parts))
+    return mean, float(np.sqrt(squares / values.size))
+
+
 def unique_cells(found: Ratings, duplicates: Duplicates) -> Ratings:
     """The ratings with one a cell; of several the mean or the last, or InputError, as ``duplicates`` says."""
     if duplicates not in ("error", "mean", "last"):
         raise InputError(f"duplicates={duplicates!r}: give 'error', 'mean' or 'last'")
-    cells = found.users.astype(np.int64) * found.item_ids.size + found.items
-    ordered = np.sort(cells)
-    if not np.any(ordered[1:] == ordered[:-1]):
+    n_items = found.item_ids.size
+
+    def repeated(group: tuple[int, NDArray[np.int64]]) -> bool:
+        ordered = found.users[group[1]].astype(np.int64) * n_items + found.items[group[1]]
+        ordered.sort()
+        return bool(np.any(ordered[1:] == ordered[:-1]))
+
+    if not any(side_by_side(repeated, grouped(found.users))):
         return found
-    order = np.argsort(cells, kind="stable")
-    begins = np.flatnonzero(np.diff(cells[order], prepend=-1))
+    order = order_by(found.items)
+    order = order[order_by(found.users[order])]
+    cells = found.users[order].astype(np.int64) * n_items + found.items[order]
+    begins = np.flatnonzero(np.diff(cells, prepend=-1))
     if duplicates == "error":
-        again = np.flatnonzero(np.diff(cells[order]) == 0)[0]
+        again = np.flatnonzero(np.diff(cells) == 0)[0]
         at = order[again]
         user, item = found.user_ids[found.users[at]], found.item_ids[found.items[at]]
         raise InputError(

@@ -17,7 +17,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.detection.ranks import reading
 from mmsbgen.detection.ranks.reading import follow_reading, read_together
 from mmsbgen.graph import Graph, ReadingOptions, read_graph, split
-from mmsbgen.graph.files import edgelist
+from mmsbgen.graph.files import edgelist, tokens
 
 #: Bytes of a block, with a border in its first line for each text below, and bytes by which columns are found.
 BLOCK, SAMPLE = 32, 8
@@ -78,7 +78,7 @@ def compare(world: World, folder: Path) -> None:
 
 
 def main() -> None:
-    edgelist.BLOCK_BYTES, edgelist._SAMPLE_BYTES = BLOCK, SAMPLE
+    tokens.BLOCK_BYTES, edgelist._SAMPLE_BYTES = BLOCK, SAMPLE
     folder = Path(sys.argv[1])
     with World() as world:
         if world.rank == 0:

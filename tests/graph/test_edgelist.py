@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Graph, GraphWarning, load_edge_list
-from mmsbgen.graph.files import edgelist
+from mmsbgen.graph.files import tokens
 from mmsbgen.graph.files.tokens import parse_integers, split_fields
 
 DATA = Path(__file__).parents[1] / "data"
@@ -173,7 +173,7 @@ def test_any_integers_in_blocks_of_any_size(
     file.write_text("0 1\n" + "".join(f"{u}\t{v}\n" for u, v in pairs))
     pairs = [(0, 1), *pairs]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edgelist, "BLOCK_BYTES", block)
+        patch.setattr(tokens, "BLOCK_BYTES", block)
         graph = load_edge_list(file)
     assert graph.ids.tolist() == sorted({vertex for pair in pairs for vertex in pair})
     assert named_links(graph) == sorted({(min(p), max(p)) for p in pairs if p[0] != p[1]})
@@ -218,7 +218,7 @@ def test_refusals_name_file_value_and_remedy(tmp_path: Path, content: bytes, par
 
 
 def test_line_number_counts_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edgelist, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(tokens, "BLOCK_BYTES", 16)
     with pytest.raises(InputError, match=r"line 78: '1 2 0\.5'"):
         load(tmp_path, "# c\n1 2\n\n" * 25 + "3 4\n# d\n1 2 0.5\n")
 

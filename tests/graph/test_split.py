@@ -233,7 +233,7 @@ def test_reading_and_splitting_take_little_memory(tmp_path, monkeypatch):
     for module in ("graph", "building", "ids", "split"):
         monkeypatch.setattr(sys.modules[f"mmsbgen.graph.{module}"], "AT_A_TIME", 1 << 14)
     monkeypatch.setattr("mmsbgen.graph.graph._RANGE_LINKS", 11)
-    monkeypatch.setattr("mmsbgen.graph.files.edgelist.BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr("mmsbgen.graph.files.tokens.BLOCK_BYTES", 1 << 13)
     monkeypatch.setattr("mmsbgen.base.user_files._BLOCK", 1 << 14)
     pairs = np.sort(np.random.default_rng(0).integers(0, 5000, (n_links, 2)), axis=1).tolist()
     file = tmp_path / "graph.txt"

@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.io import mmwrite
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.graph.files import tokens
 from mmsbgen.ratings import Ratings, as_ratings, read_ratings
 from mmsbgen.ratings.rating_files import read_pairs
 
@@ -142,6 +143,23 @@ def test_pairs_need_no_rating(tmp_path: Path) -> None:
     assert read_pairs(file, (1, 2)).user_ids.tolist() == [1, 3]
     file.write_text("Kunde,Titel\nann,Up\n")
     assert len(read_pairs(file)) == 2, "whether that is a header is not known"
+
+
+DECIMALS = ["4", "-2", "3.5", ".5", "5.", "-0", "0.1", "4.35", "00.5", "-7.25", "0.000000000000001", "123456.789012345"]
+
+
+def test_plain_numbers_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(np, "loadtxt", None)  # takes the other numbers
+    rows = [(u, -u, word) for u, word in enumerate(DECIMALS * 5)]
+    (file := tmp_path / "r.csv").write_text("user,item,rating\n" + "".join(f"{u},{v},{w}\n" for u, v, w in rows))
+    assert triples(read_ratings(file)) == {(u, v, float(word)) for u, v, word in rows}
+
+
+@pytest.mark.parametrize("word", ["", ".", "-.", "1.2.3", "1e3", "+1", "1 ", '"1"', "1,2", "9007199254740993"])
+def test_other_numbers_are_not_told_apart_in_blocks(word: str) -> None:
+    columns = tokens.split_columns(f"{word}\n".encode(), b",", 1)
+    assert columns is None or tokens.parse_decimals(columns[0]) is None
 
 
 def test_a_part_is_held_out() -> None:

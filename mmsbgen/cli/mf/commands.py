@@ -122,6 +122,7 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
 
     from mmsbgen.factorisation import ALS, MatrixFactorization
     from mmsbgen.ratings import Ratings, read_ratings
+    from mmsbgen.ratings.ratings import mean_and_deviation
 
     method, holdout = given["method"], given["test"]
     if holdout is None:
@@ -160,7 +161,11 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
         assert isinstance(estimator, MatrixFactorization)
         told |= {"schedule": estimator.schedule_, "ratings_per_second": estimator.updates_per_second_}
     if method != "implicit":
-        told |= {"rmse": best["rmse"], "held_out": estimator.held_out_, "deviation": float(found.values.std())}
+        told |= {
+            "rmse": best["rmse"],
+            "held_out": estimator.held_out_,
+            "deviation": mean_and_deviation(found.values)[1],
+        }
     if isinstance(holdout, Ratings):
         u, v = (estimator.model_.numbers(*each) for each in (("user", holdout.user_ids), ("item", holdout.item_ids)))
         told["left_out"] = int(((u[holdout.users] < 0) | (v[holdout.items] < 0)).sum())

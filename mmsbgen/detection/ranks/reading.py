@@ -26,7 +26,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import need_memory, read_lines
 from mmsbgen.graph import Graph, ReadingOptions, read_graph
 from mmsbgen.graph.building import check_count, directed_keys, graph_of_links, merged_keys
-from mmsbgen.graph.files import edgelist
+from mmsbgen.graph.files import edgelist, tokens
 from mmsbgen.graph.files.file_bytes import BYTE_ORDER_MARK, UTF_16, format_of, record_path, refuse_empty, short_name
 from mmsbgen.graph.files.graph_files import as_read
 from mmsbgen.graph.graph import AT_A_TIME, UInt32Array, UInt64Array, distinct_keys, links_of
@@ -94,7 +94,7 @@ def _divided(file: Path, reading: ReadingOptions, ranks: int) -> tuple[list[int]
         return None  # what is wrong is found by who reads it alone
     if kind != "text" or head.startswith((b"\x1f\x8b", *UTF_16)) or b"\n" not in head:
         return None
-    before, block = len(BYTE_ORDER_MARK) * head.startswith(BYTE_ORDER_MARK), edgelist.BLOCK_BYTES
+    before, block = len(BYTE_ORDER_MARK) * head.startswith(BYTE_ORDER_MARK), tokens.BLOCK_BYTES
     # The first range has the lines by which the columns are found.
     least, blocks = edgelist.links_begin(head[before:]), -(-state[0] // block)
     cuts = [before + block * max(blocks * at // ranks, -(-least // block)) for at in range(1, ranks)]

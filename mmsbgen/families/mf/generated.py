@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.base.processes import run_side_by_side
+from mmsbgen.ratings.orders import random_order
+
 _SIDES = {"user": 0, "item": 1, "order": 2}
+#: Rows that a thread draws at a time.
+_ROWS = 1 << 16
 #: Of the model in :func:`generated_ratings`.
 _RANK, _PLANTED, _NOISE = 8, 0.45, 0.85
 
@@ -54,19 +59,25 @@ def generated_ratings(
     return users.astype(np.uint32), items.astype(np.uint32), ratings
 
 
-def _generator(seed: int, purpose: str) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(key=np.array([seed, _SIDES[purpose]], np.uint64)))
-
-
 def start_rows(seed: int, side: str, n_rows: int, n_factors: int, *, bias: bool) -> NDArray[Any]:
     """Factors ``[R, K]`` to start from, float64.
 
     ``side`` is ``user`` or ``item``.  With biases they are normal with deviation 0.1.  Without, uniform on
     [0, 2 / sqrt(K)): products then have a positive mean.  More rows of the same width begin with the same rows.
     """
-    rng = _generator(seed, side)
-    shape = n_rows, n_factors
-    rows: NDArray[Any] = 0.1 * rng.standard_normal(shape) if bias else rng.random(shape) * (2.0 / np.sqrt(n_factors))
+    rows = np.empty((n_rows, n_factors))
+
+    def put(first: int) -> None:
+        key, counter = np.array([seed, _SIDES[side]], np.uint64), [0, 0, 0, first]
+        rng, part = np.random.Generator(np.random.Philox(key=key, counter=counter)), rows[first : first + _ROWS]
+        if bias:
+            rng.standard_normal(out=part)
+            part *= 0.1
+        else:
+            rng.random(out=part)
+            part *= 2.0 / np.sqrt(n_factors)
+
+    run_side_by_side(put, range(0, n_rows, _ROWS))
     return rows
 
 
@@ -82,5 +93,4 @@ def start_factors(
 
 def order_of(seed: int, n_ratings: int) -> NDArray[np.int64]:
     """A random order of the ratings, int64 ``[E]``."""
-    order: NDArray[np.int64] = _generator(seed, "order").permutation(n_ratings)
-    return order
+    return random_order([seed, _SIDES["order"]], n_ratings)

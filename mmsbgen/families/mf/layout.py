@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmsbgen.base.processes import in_parts
 from mmsbgen.kernels.kit.reals import real_bytes
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.roof import RoofKind
+from mmsbgen.ratings.orders import counted, order_by
 
 Array = NDArray[Any]
 
@@ -26,7 +28,11 @@ class Cells(NamedTuple):
 
     def at(self, places: Array) -> Cells:
         """Some ratings, in the order of ``places``."""
-        return Cells(self.users[places], self.items[places], self.ratings[places], self.n_users, self.n_items)
+        if places.dtype == np.bool_:
+            places = np.flatnonzero(places)
+        arrays = self.users, self.items, self.ratings
+        users, items, ratings = in_parts(lambda part: tuple(each[places[part]] for each in arrays), places.size)
+        return Cells(users, items, ratings, self.n_users, self.n_items)
 
 
 class CellSteps(NamedTuple):
@@ -104,7 +110,7 @@ def tiles(cells: Cells, n_tiles: int) -> CellSteps:
         if 2 * even.max(axis=1).sum() < longest:
             cell, sizes = other, even
     firsts = np.append(0, np.cumsum(sizes)).astype(np.uint32)
-    return CellSteps(_sorted(cell), firsts, np.arange(0, n_tiles * n_tiles + 1, n_tiles).astype(np.uint32))
+    return CellSteps(order_by(cell), firsts, np.arange(0, n_tiles * n_tiles + 1, n_tiles).astype(np.uint32))
 
 
 def _tile_of(cells: Cells, n_tiles: int, *, mixed: bool) -> tuple[Array, Array]:
@@ -184,7 +190,7 @@ def matchings_of_blocks(cells: Cells, block: int, *, apart: bool) -> CellSteps:
     of_block = item_blocks(cells, block, by_degree=apart)
     if apart:
         colours = np.empty(cells.users.size, np.int64)
-        order = _sorted(of_block)
+        order = order_by(of_block)
         for first, end in pairwise([*np.flatnonzero(_begins(of_block[order])).tolist(), order.size]):
             here = order[first:end]
             colours[here] = first_fit(cells.users[here], cells.items[here])
@@ -206,12 +212,12 @@ def kept_rows(found: CellSteps, items: Array, of_block: Array) -> dict[str, Arra
         item, ``following`` ``[E]``, 2^32 - 1 after the last; and of each block the first of its heads and of its steps,
         ``first_heads`` and ``first_steps`` ``[B + 1]``; all uint32.
     """
-    by_item = _sorted(items)
+    by_item = order_by(items)
     begins = _begins(items[by_item])
     following = np.full(items.size, NONE, np.uint32)
     following[by_item[:-1][~begins[1:]]] = by_item[1:][~begins[1:]]
     heads, firsts = np.sort(by_item[begins]), found.steps[:-1]
-    arrays = {"heads": heads, "following": following}
+    arrays: dict[str, Array] = {"heads": heads, "following": following}
     for name, places in (("first_heads", heads), ("first_steps", firsts)):
         arrays[name] = np.append(np.flatnonzero(_begins(of_block[places])), places.size)
     return {name: each.astype(np.uint32) for name, each in arrays.items()}
@@ -231,8 +237,8 @@ def _begins(*keys: Array) -> Array:
 
 def _in_steps(step: Array, cell: Array | None = None) -> CellSteps:
     """Ratings by their ``step``, in it by ``cell`` (each one's own without), in it as given."""
-    order = np.arange(step.size) if cell is None else _sorted(cell)
-    order = order[_sorted(step[order])]
+    order = np.arange(step.size) if cell is None else order_by(cell)
+    order = order[order_by(step[order])]
     own = step[order]
     firsts = np.arange(own.size) if cell is None else np.flatnonzero(_begins(own, cell[order]))
     steps = np.flatnonzero(_begins(own[firsts]))
@@ -249,20 +255,12 @@ def by_stretches(cells: Cells, stretches: int) -> Array:
     each = -(-cells.users.size // stretches) if cells.users.size else 1
     of_rating = np.arange(cells.users.size) // each
     shifted: Array = (cells.items - of_rating * cells.n_items // stretches) % cells.n_items
-    order = _sorted(shifted)
-    return order[_sorted(of_rating[order])]
+    order = order_by(shifted)
+    return order[order_by(of_rating[order])]
 
 
 def by_row(rows: Array, n_rows: int) -> tuple[Array, Array]:
     """Ratings by their ``rows`` ``[E]``, then as given, int64 ``[E]``; and the first of each, uint32 ``[R + 1]``."""
     offsets = np.zeros(n_rows + 1, np.uint32)
-    np.cumsum(np.bincount(rows, minlength=n_rows), out=offsets[1:])
-    return _sorted(rows), offsets
-
-
-def _sorted(keys: Array) -> Array:
-    """The places of ``keys`` below 2^32 in their order, equal ones as given: by 16 bits, which NumPy sorts by radix."""
-    order = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
-    if keys.size and keys.max() > 0xFFFF:
-        order = order[np.argsort((keys[order] >> 16).astype(np.uint16), kind="stable")]
-    return order
+    np.cumsum(counted(rows, n_rows), out=offsets[1:])
+    return order_by(rows), offsets

@@ -17,6 +17,7 @@ from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_
 from mmsbgen.kernels.kit.reals import real_type
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
+from mmsbgen.ratings.orders import counted
 
 #: Stretches of ratings whose squared errors are summed up apart.
 STRETCHES = 8192
@@ -30,7 +31,10 @@ def generated_cells(problem: Problem, seed: int) -> Cells:
 
 def features(cells: Cells) -> dict[str, Value]:
     """The problem parameters of ratings."""
-    largest = max(int(np.bincount(cells.users).max(initial=1)), int(np.bincount(cells.items).max(initial=1)))
+    largest = max(
+        int(counted(rows, count).max(initial=1))
+        for rows, count in ((cells.users, cells.n_users), (cells.items, cells.n_items))
+    )
     return {
         "users": max(1, cells.n_users),
         "items": max(1, cells.n_items),

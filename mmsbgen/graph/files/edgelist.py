@@ -40,14 +40,12 @@ from mmsbgen.graph.files.file_bytes import (
     text_lines,
 )
 from mmsbgen.graph.files.text_tables import FEW_ROWS, find_delimiter, read_ends, warn_of_disjoint
-from mmsbgen.graph.files.tokens import Fields, parse_integers, split_fields
+from mmsbgen.graph.files.tokens import Fields, block_ends, parse_integers, split_fields
 from mmsbgen.graph.files.words import INTEGER, as_int64, refuse_missing
 from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, UInt32Array
 from mmsbgen.graph.ids import WholeText, holds_first, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
-#: Bytes of a block; in smaller ones threads mostly wait for each other.
-BLOCK_BYTES = 1 << 21
 #: The begin of a file from which the kind of its columns is found.
 _SAMPLE_BYTES = 1 << 16
 #: The first line of KONECT's files: the third column is a weight, the fourth a time.
@@ -291,26 +289,13 @@ def _checked_blocks(
         return block, bad, of(block) if bad is None else None
 
     done, lines_before = 0, among.lines_before
-    for block, bad, result in side_by_side(lambda ends: parsed(*ends), _block_ends(text, among.begin)):
+    for block, bad, result in side_by_side(lambda ends: parsed(*ends), block_ends(text, among.begin)):
         if bad is not None:
             line, counts = block.text.split(b"\n")[bad], np.bincount(block.lines)
             raise _wrong_line(file, lines_before + bad + 1, block.line(bad), line, counts[counts > 0])
         yield block, cast(Result, result)
         done, lines_before = done + len(block.text), lines_before + block.n_lines
         told.tell(done, len(text))
-
-
-def _block_ends(text: bytes, before: int = 0) -> Iterator[tuple[int, int]]:
-    """Begins and ends of blocks of whole lines, which do not depend on where a part of a text begins.
-
-    ``before`` is the number of bytes before this part.
-    """
-    begin = 0
-    for border in range(-before % BLOCK_BYTES if before else BLOCK_BYTES, len(text) + BLOCK_BYTES, BLOCK_BYTES):
-        end = text.find(b"\n", border) + 1 or len(text)
-        if end > begin:
-            yield begin, end
-        begin = end
 
 
 def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, counts: Int64Array) -> InputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,27 @@ from numpy.typing import NDArray
 
 from mmsbgen.graph.graph import Int64Array
 
-_NEWLINE, _HASH, _PERCENT, _MINUS, _ZERO, _BLANK, _TAB = (ord(c) for c in "\n#%-0 \t")
+_NEWLINE, _RETURN, _HASH, _PERCENT, _MINUS, _POINT, _ZERO, _BLANK, _TAB = (ord(c) for c in "\n\r#%-.0 \t")
 
 _INT64_MAX = np.uint64(2**63 - 1)
 _MOST_DIGITS = 19  # of an int64; 19 nines still fit into uint64
+#: Quotients of integers up to this by powers of ten up to 10^22 are the nearest double, as both are exact.
+_EXACT, _MOST_PLACES = 2**53, 22
+#: Bytes of a block; in smaller ones threads mostly wait for each other.
+BLOCK_BYTES = 1 << 21
+
+
+def block_ends(text: bytes, before: int = 0) -> Iterator[tuple[int, int]]:
+    """Begins and ends of blocks of whole lines, which do not depend on where a part of a text begins.
+
+    ``before`` is the number of bytes before this part.
+    """
+    begin = 0
+    for border in range(-before % BLOCK_BYTES if before else BLOCK_BYTES, len(text) + BLOCK_BYTES, BLOCK_BYTES):
+        end = text.find(b"\n", border) + 1 or len(text)
+        if end > begin:
+            yield begin, end
+        begin = end
 
 
 @dataclass(frozen=True)
@@ -66,6 +84,32 @@ def split_fields(text: bytes) -> Fields:
     return _without_comments(fields, buffer[starts]) if b"#" in text or b"%" in text else fields
 
 
+def split_columns(text: bytes, mark: bytes | None, width: int) -> list[Fields] | None:
+    """The columns of lines, the last of which ends, with ``width`` fields between ``mark``s, without it between blanks.
+
+    None where a line has other fields, of text with quotes, and of text with blanks and ``#`` or ``%``.
+    """
+    if b'"' in text:
+        return None
+    if mark is None:
+        if b"#" in text or b"%" in text:
+            return None
+        fields = split_fields(text)
+        starts, ends, n_lines = fields.starts, fields.ends, fields.n_lines
+        if not np.array_equal(fields.lines, np.repeat(np.arange(n_lines), width)):
+            return None
+    else:
+        buffer = np.frombuffer(text, dtype=np.uint8)
+        breaks = buffer == _NEWLINE
+        ends, n_lines = np.flatnonzero(breaks | (buffer == ord(mark))), int(np.count_nonzero(breaks))
+        if ends.size != width * n_lines or not breaks[ends[width - 1 :: width]].all():
+            return None
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        ends[width - 1 :: width] -= buffer[ends[width - 1 :: width] - 1] == _RETURN
+    lines = np.arange(n_lines)
+    return [Fields(text, starts[at::width], ends[at::width], lines, n_lines) for at in range(width)]
+
+
 def _without_comments(fields: Fields, initials: NDArray[np.uint8]) -> Fields:
     lines = fields.lines
     leading = np.ones(lines.size, dtype=np.bool_)
@@ -110,3 +154,41 @@ def parse_integers(fields: Fields) -> Int64Array | None:
         return None
     signed = value.view(np.int64)
     return np.where(negative, -signed, signed) if negative.any() else signed
+
+
+def parse_decimals(fields: Fields) -> NDArray[np.float64] | None:
+    """Return the fields as float64 ``[T]``, or None if any is not an optional sign and digits with at most one point.
+
+    None also if digits are too many to be told exactly here.
+    """
+    buffer = np.frombuffer(fields.text, dtype=np.uint8)
+    if fields.starts.size == 0:
+        return np.empty(0)
+    negative = buffer[fields.starts] == _MINUS
+    at, ends = fields.starts + negative, fields.ends
+    if int((ends - at).max()) > _MOST_DIGITS:
+        return None
+    value, places, points = (np.zeros(at.size, dtype) for dtype in (np.uint64, np.int64, np.uint8))
+    wrong = np.zeros(at.size, dtype=np.bool_)
+    for _ in range(int((ends - at).max())):
+        inside = at < ends
+        byte = buffer[np.minimum(at, buffer.size - 1)]
+        is_point = inside & (byte == _POINT)
+        digit = byte - np.uint8(_ZERO)
+        is_digit = inside & (digit <= 9)
+        wrong |= inside & ~is_point & ~is_digit
+        value = np.where(is_digit, value * np.uint64(10) + digit, value)
+        places += is_digit & (points > 0)
+        points += is_point
+        at += 1
+    n_digits = ends - fields.starts - negative - points
+    if (
+        wrong.any()
+        or (points > 1).any()
+        or (n_digits < 1).any()
+        or (value > _EXACT).any()
+        or places.max() > _MOST_PLACES
+    ):
+        return None
+    found: NDArray[np.float64] = value / 10.0**places
+    return np.where(negative, -found, found)
