@@ -284,8 +284,8 @@ def pagerank(
     rounds, change = int(settings[ROUNDS]), float(settings[CHANGE])
     if not change < n * tol:
         raise ConvergenceError(
-            f"PageRank of {arcs.name} still changes by {change:.3g} after {rounds} rounds, and {n * tol:.3g} were "
-            "asked for: allow more rounds by max_iter, or a larger tol"
+            f"PageRank of {arcs.name} still changes by {change / n:.3g} a vertex after {rounds} rounds, and {tol:.3g} "
+            "was asked for: give a larger --tolerance (tol= in Python), or more rounds by max_iter in Python"
         )
     return VertexValues(arcs.ids, rank.astype(np.float64, copy=False), rounds=rounds)
 

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import tempfile
 import time
@@ -49,6 +50,9 @@ FOREIGN = (
     ValueError,
     tokenize.TokenError,
 )
+
+#: Results for it are printed.
+STDOUT = Path("/dev/stdout")
 
 _ENCRYPTED = 1
 
@@ -130,16 +134,32 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
     """Yields a temporary path; its file is renamed to ``path`` when the block ends without an error.
 
     The temporary file is locked until then.  Those of ``path`` that are not locked are left by processes that were
-    killed, and are removed.
+    killed, and are removed.  A path that is no regular file, such as ``/dev/stdout``, is not replaced but written to.
 
     Args:
-        path: The final path; the temporary file is in the same folder.
+        path: The final path; the temporary file is in the same folder.  Of a link, the file that it leads to.
         together: A transaction that publishes the file when its block ends, instead of this block.
         make_folder: Whether to create the folder of ``path`` if it is missing.
 
     Raises:
         InputError: The file cannot be written.
     """
+    try:
+        if _is_stream(path):
+            with tempfile.TemporaryDirectory() as folder:
+                yield (partial := Path(folder, path.name))
+                own = path == STDOUT  # opened by its name, a file that it is appended to would be emptied
+                with (
+                    contextlib.suppress(BrokenPipeError),  # what nobody reads is dropped
+                    partial.open("rb") as written,
+                    open(1 if own else path, "wb", closefd=not own) as stream,
+                ):
+                    shutil.copyfileobj(written, stream)
+            return
+        if path.is_symlink():
+            path = Path(os.path.realpath(path))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
     partial, whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}"), False
     with contextlib.ExitStack() as lock:
         try:
@@ -164,6 +184,10 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
             if not whole:
                 with contextlib.suppress(OSError):
                     partial.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    return path == STDOUT or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -267,20 +291,20 @@ def write_bytes(path: Path, data: bytes, together: FileTransaction | None = None
 def write_packed(path: Path, text: str) -> None:
     """Write a text file in a folder that exists; gzip when the name ends in ``.gz``.
 
-    A path that is no regular file, such as a pipe, is written in place.  Raises :class:`InputError` when it cannot be
-    written.
+    Raises :class:`InputError` when it cannot be written.
     """
     data = text.encode("utf-8")
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-    except OSError as error:
-        raise _cannot_write(path, error) from error
     with published(path, make_folder=False) as partial:
         partial.write_bytes(data)
+
+
+def place_of(path: Path) -> contextlib.AbstractContextManager[None]:
+    """The :func:`writable_folder` of a file before the work that it is for; nothing for a pipe or a device."""
+    if _is_stream(path):
+        return contextlib.nullcontext()
+    return writable_folder(Path(os.path.realpath(path)).parent)
 
 
 @contextlib.contextmanager
@@ -307,5 +331,8 @@ def writable_folder(folder: Path) -> Iterator[None]:
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
-    remedy = "Give a shorter name" if error.errno == errno.ENAMETOOLONG else "Name a folder that you may write to"
+    remedies = {errno.ENAMETOOLONG: "Give a shorter name"} | dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT), "Free some space there, or name another folder"
+    )
+    remedy = remedies.get(error.errno or 0, "Name a folder that you may write to")
     return InputError(f"cannot write {path}: {error.strerror or error}. {remedy}.")

@@ -112,15 +112,14 @@ def _spec(kernels: KernelFamily, name: str) -> KernelSpec:
 
 
 def _problem(kernels: KernelFamily, parameters: Sequence[str], options: Mapping[str, Any]) -> Problem:
-    values: dict[str, object] = {_SHORTCUTS[o]: options[o] for o in _SHORTCUTS if options[o] is not None}
-    return kernels.problem(**values | dict(pairs(parameters, "-p")))
+    short = [f"{_SHORTCUTS[o]}={options[o]}" for o in _SHORTCUTS if options[o] is not None]
+    return kernels.problem(**dict(pairs([*short, *parameters], "-p")))
 
 
 def _given(spec: KernelSpec, settings: Sequence[str], options: Mapping[str, Any]) -> dict[str, Value]:
-    asked = {name.removeprefix("axis_"): text for name, text in options.items() if name.startswith("axis_") and text}
-    asked |= pairs(settings, "--set")
-    named = {name.replace("-", "_"): str(text) for name, text in asked.items()}
-    return {name: parse_value(spec, name, text) for name, text in named.items()}
+    asked = [f"{name.removeprefix('axis_')}={text}" for name, text in options.items() if name[:5] == "axis_" and text]
+    asked += [f"{name.replace('-', '_')}={text}" for name, text in pairs(settings, "--set")]
+    return {name: parse_value(spec, name, text) for name, text in pairs(asked, "--set")}
 
 
 def _traits(dialect: str, kind: str, sub_group_size: int | None, local_memory: int | None) -> Traits:

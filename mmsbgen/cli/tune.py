@@ -18,7 +18,7 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import TimeUpError, ending_at
 from mmsbgen.cli.printing.graph_tuning import GraphTuning, rest_of, sentence, spent_on_reading
-from mmsbgen.cli.printing.tune_summary import print_report, progress_display
+from mmsbgen.cli.printing.tune_summary import note_earlier_winners, print_report, progress_display
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table
 from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
@@ -151,6 +151,7 @@ def tune(
     progress = None if no_progress(context) else progress_display(live=not several)
     chains = None if of_graph is None or several else GraphTuning(of_graph, options, began)
     gain: ChainGain | str | None = None
+    stopped = False
     try:
         with open_store(database, when_used=True) as store:
             if several:
@@ -169,13 +170,18 @@ def tune(
                 with nullcontext() if chains is None else chains.recorded(device, options) as recorded:
                     options |= {"data": recorded if data is None else data}
                     report = run(device, family, kernels or None, problem, store=store, progress=progress, **options)
-                if chains is not None and not report.interrupted:
-                    gain = chains.gain(report, store)
+            reports: list[TuneReport] = getattr(report, "devices", [report])
+            for one in reports:
+                note_earlier_winners(one, store)
+            if chains is not None and not report.interrupted:
+                try:
+                    gain = chains.gain(reports[0], store)
+                except KeyboardInterrupt:  # the search is over, and its report is still due
+                    gain, stopped = "Interrupted: whole sweeps were not compared with the defaults", True
             location = store.location
     finally:
         if progress is not None:
             progress.close()
-    reports: list[TuneReport] = getattr(report, "devices", [report])
     if as_json:
         sweep = gain if isinstance(gain, str) else gain and gain.as_dict()
         click.echo(json.dumps(report.as_dict() | {"sweep": sweep, "database": location}, indent=2))
@@ -185,11 +191,11 @@ def tune(
         if gain is not None:
             click.echo(f"\n{gain if isinstance(gain, str) else sentence(gain)}")
         click.echo(f"\nrun {report.run[:12]} {report.status} after {report.seconds:.0f} s; stored in {location}")
-    if report.interrupted:
+    if report.interrupted or stopped:
         sys.exit(INTERRUPTED)
     tried = [kernel for one in reports for kernel in one.kernels if kernel.trials]
     if tried and all(kernel.best is None for kernel in tried):
-        raise MmsbgenError("no configuration of any kernel worked: see what `mmsbgen doctor` finds")
+        raise MmsbgenError("no configuration of any kernel worked: see why above, and what `mmsbgen doctor` finds")
 
 
 def axis_values(texts: Iterable[str], specs: Iterable[KernelSpec]) -> dict[str, tuple[Value, ...]]:

@@ -95,7 +95,10 @@ def resumed(checkpoint: checkpoints.Checkpoint, request: Request) -> tuple[check
         return checkpoint, before
     done, course = checkpoint.meta["iteration"], checkpoint.meta["course"]
     if given.iterations < done:
-        raise InputError(f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}")
+        raise InputError(
+            f"iterations={given.iterations}: the run in {checkpoint.path} has already done {done}; give more, or leave "
+            "it out"
+        )
     if before.iterations is None and course["sampling_from"] is not None:
         return replace(checkpoint, meta=checkpoint.meta | {"course": course | {"end": given.iterations}}), before
     if before.sample_sweeps:

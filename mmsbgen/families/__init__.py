@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.kernels.family import KernelFamily
 
-__all__ = ["absolute", "family", "names", "resolve_family"]
+__all__ = ["absolute", "declaration", "family", "names", "resolve_family"]
 
 GROUP = "mmsbgen.families"
 """Group of the entry points by which installed packages add families."""
@@ -84,6 +85,12 @@ def absolute(reference: str) -> str:
     return reference if found is None else str(Path(found["path"]).resolve()) + reference[found.end("path") :]
 
 
+def declaration(reference: str) -> str:
+    """A digest of the file that a reference names: launches and answers are in no program.  Empty for other names."""
+    found = _FILE.fullmatch(reference)
+    return "" if found is None else digest(Path(found["path"]).read_bytes().hex())
+
+
 @functools.cache
 def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
@@ -111,7 +118,7 @@ def _of_file(path: Path, name: str | None) -> KernelFamily:
         exec(compile(path.read_bytes(), path, "exec"), vars(module))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f"{path}, line {lines[-1]}" if lines else str(path)
         raise InputError(f"{where}: {type(error).__name__}: {error}; mend the file") from error

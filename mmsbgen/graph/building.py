@@ -115,7 +115,8 @@ def graph_of_links(
     if n_links == 0:
         dropped = f" ({plural(n_self_loops, 'self-loop')} {were(n_self_loops)} dropped)"
         loops = dropped if n_self_loops else ""
-        raise InputError(f"{name}: no link between two different vertices{loops}; give at least one pair of ids")
+        remedy = "give at least one pair of ids, or a smaller threshold if its weights have one"
+        raise InputError(f"{name}: no link between two different vertices{loops}; {remedy}")
     declared = directed is not None
     if directed is None:
         directed = 0 < n_both_ways < n_links

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,7 +45,7 @@ def complete(spec: KernelSpec, problem: Problem, traits: Traits, given: Mapping[
     It has the fewest values that differ from the default.  Ties are broken by the order of the axes.
 
     Raises:
-        ConfigError: No configuration with these values is valid; the message states the most frequent reason.
+        ConfigError: No configuration with these values is valid; the message has the reason of the nearest one.
     """
     default = spec.default(problem, traits)
     names = [axis.name for axis in spec.space.axes]
@@ -56,14 +55,13 @@ def complete(spec: KernelSpec, problem: Problem, traits: Traits, given: Mapping[
         return sum(config[axis.name] != default[axis.name] for axis in free)
 
     candidates = sorted((dict(given) | rest for rest in Space(tuple(free)).product()), key=distance)
-    refusals: Counter[str] = Counter()
+    nearest = ""
     for candidate in candidates:
         if (reason := spec.space.refusal(candidate, problem, traits)) is None:
             config = {name: candidate[name] for name in names}
             filled = {axis.name: config[axis.name] for axis in free}
             adjusted = {name: value for name, value in filled.items() if value != default[name]}
             return Completion(config, {n: v for n, v in filled.items() if n not in adjusted}, adjusted)
-        refusals[reason] += 1
-    most = refusals.most_common(1)[0][0]
+        nearest = nearest or reason
     whose = "configuration" if not free else "every configuration with"
-    raise ConfigError(f"{spec.name}: {whose} {describe(given)} is refused: {most}")
+    raise ConfigError(f"{spec.name}: {whose} {describe(given)} is refused: {nearest}")

@@ -79,14 +79,17 @@ def own_kernel(
     frame = inspect.currentframe()
     caller = {} if frame is None or frame.f_back is None else frame.f_back.f_globals
     folder = Path(caller.get("__file__", "")).parent
-    if not (texts := dict(_source(name, folder / file) for file in sources)):
+    named = [sources] if isinstance(sources, str) else sources
+    if not (texts := dict(_source(name, folder / file) for file in named)):
         raise InputError(f"{name} has no sources: name a file that ends in {' or '.join(_DIALECTS)}")
     for word in (name, *sizes, *axes):
         if not _NAME.fullmatch(word) or [name, *sizes, *axes].count(word) > 1:
             raise InputError(f"{name}: {word!r} cannot be a name, or is one already; take a name of C that is new")
     for axis, values in axes.items():
-        if not values:
-            raise InputError(f"{name}: the axis {axis} has no values; give it one or more")
+        if not len(values) or len(set(values)) < len(values):
+            raise InputError(f"{name}: the axis {axis} has no values, or one twice; give it one or more")
+    if not tolerance >= 0:
+        raise InputError(f"{name}: the tolerance is {tolerance}; give 0 or more")
     if unknown := sorted(set(check_sizes or {}) - set(sizes)):
         raise InputError(f"{name}: check_sizes has {unknown[0]!r}; the sizes are {', '.join(sizes)}")
     parameters = tuple(Parameter(size, default, "a size", minimum=1) for size, default in sizes.items())
@@ -123,7 +126,8 @@ def own_kernel(
 
     for rule in space.constraints:  # mistakes in the functions are told now, with the line of the user's file
         rule.check(next(space.product()), small, Traits("opencl", "cpu"))
-    int(traffic(small))
+    if (moved := int(traffic(small))) < 0:
+        raise InputError(f"{name}: the traffic is {moved} bytes; return 0 or more")
 
     @functools.lru_cache(maxsize=64)
     def default(problem: Problem, traits: Traits) -> dict[str, Value]:
@@ -146,7 +150,7 @@ def own_kernel(
     kernel = KernelSpec(
         name=name,
         template=template,
-        doc=f"{name} of {', '.join(map(str, sources))}",
+        doc=f"{name} of {', '.join(map(str, named))}",
         arguments=declared,
         parameters=tuple(sizes),
         space=space,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mmsbgen.base.errors import ConfigError
+from mmsbgen.base.errors import ConfigError, MmsbgenError
 from mmsbgen.kernels.problem import Problem, Value
 
 Config = Mapping[str, Value]
@@ -58,6 +58,16 @@ class Constraint:
     name: str
     check: Callable[[Config, Problem, Traits], str | None]
 
+    def reason(self, config: Config, problem: Problem, traits: Traits) -> str | None:
+        """The result of ``check``; a mistake in it, as in a user's file, raises :class:`ConfigError`."""
+        try:
+            return self.check(config, problem, traits)
+        except MmsbgenError:
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.name}: {why}, for {describe(config)}; mend the declaration") from error
+
 
 @dataclass(frozen=True)
 class Space:
@@ -77,7 +87,7 @@ class Space:
             if value not in axis.values or isinstance(value, bool) != isinstance(axis.values[0], bool):
                 return f"{axis.name}={value!r} is not one of {', '.join(map(str, axis.values))}"
         for constraint in self.constraints:
-            if (reason := constraint.check(config, problem, traits)) is not None:
+            if (reason := constraint.reason(config, problem, traits)) is not None:
                 return f"{constraint.name}: {reason}"
         return None
 
@@ -188,7 +198,7 @@ class _Answers:
     """A cache of a constraint's results by the axis values that it read, as most read only two or three axes."""
 
     def __init__(self, constraint: Constraint, problem: Problem, traits: Traits, axes: list[str]) -> None:
-        self._check, self._given = constraint.check, (problem, traits)
+        self._check, self._given = constraint.reason, (problem, traits)
         self._place = {name: at for at, name in enumerate(axes)}
         self._first: _Axis | _Answer | None = None
 

@@ -210,6 +210,10 @@ def _numbers(text: bytes, mark: str | None, at: tuple[int, ...], width: int) -> 
         text, mark = text.replace(b"::", b"\t"), "\t"
     if (found := _plain_numbers(text, mark, at, width)) is not None:
         return found
+    rows = text.rstrip(b"\n")
+    even = mark is None or rows.count(mark.encode()) == (width - 1) * (rows.count(b"\n") + 1)
+    if not even and max(at) == width - 1:
+        return None  # a longer row may have other fields there
     if any(pattern.search(text) for pattern in _NOT_PLAIN):
         return None
     if b'"' in text and any(line.count(b'"') % 2 for line in text.split(b"\n")):
@@ -256,7 +260,8 @@ def _words(
         row, after = _fields_from(file, lines, number, mark)
         if not any(row):
             continue  # as spreadsheets write empty rows
-        if len(row) <= max(at):
+        # After a last column of ratings, more is the rest of a number with a decimal comma, or a comma in an id.
+        if len(row) <= max(at) or (len(at) == 3 and max(at) == width - 1 and any(row[width:])):
             raise InputError(
                 f"{file}, line {number}: {len(row)} columns in {shown[:80]!r}, and the first row has {width}; mend or "
                 "delete the line"
@@ -293,9 +298,8 @@ def _rating(file: Path, number: int, word: str) -> float:
     except ValueError:
         value = np.nan
     if not np.isfinite(value):
-        raise InputError(
-            f"{file}, line {number}: the rating {word[:40]!r} is no finite number; mend or delete the line"
-        )
+        remedy = "write its decimals after a point" if "," in word else "mend or delete the line"
+        raise InputError(f"{file}, line {number}: the rating {word[:40]!r} is no finite number; {remedy}")
     return value
 
 

@@ -80,7 +80,7 @@ def _structure(found: MemberPairs, links: Ints) -> Structure:
     Takes time in proportion to the communities of all ends of links.
     """
     member, ends = found.matrix(), 2 * len(links)
-    shared = member / np.maximum(1, found.degrees)[:, None]
+    shared = (member / np.maximum(1, found.degrees)[:, None]).tocsr()  # of the COO of a division, rows are slow
     within, weight, explained = np.zeros(found.n_communities), np.zeros(found.n_communities), 0
     with stage("scoring communities", len(links), "links") as told:
         for first in range(0, len(links), _LINKS):

@@ -57,6 +57,8 @@ def test_no_result_replaces_what_is_read(file: str, tmp_path: Path, processor: D
         assert done.exit_code == 2
         assert "which the command reads: name another file" in done.stderr
     assert (Path(file).read_text(), seeds.read_text()) == (before, "1\n")
+    done = run("cores", "no graph", "-o", f"{file}/cores.tsv")
+    assert (done.exit_code, "cannot write" in done.stderr) == (2, True), "said before any work"
 
 
 def test_distances_by_the_third_column(tmp_path: Path, processor: Device) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.base.atomic_files import FileTransaction, write_text
+from mmsbgen.base.atomic_files import STDOUT, FileTransaction, place_of, write_text
 from mmsbgen.base.errors import InputError
 
 
@@ -112,6 +112,33 @@ def test_only_old_temporary_files_of_the_same_name_are_removed(tmp_path):
     write_text(path, "new")
     assert not old.exists()
     assert {*kept, ".checkpoint.npz.2123abcd", ".checkpoint.npz.3123abcd", "elsewhere"} < set(os.listdir(tmp_path))
+
+
+def test_standard_output_is_written_to(capfd):
+    with place_of(STDOUT):
+        write_text(STDOUT, "printed")
+    assert capfd.readouterr().out == "printed"
+
+
+def test_pipes_and_links_are_written_to_and_not_replaced(tmp_path):
+    pipe, link, dangling = (tmp_path / name for name in ("pipe", "link", "dangling"))
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    link.symlink_to(tmp_path / "target")
+    dangling.symlink_to(link)
+    try:
+        with place_of(pipe):
+            write_text(pipe, "through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    for path in (dangling, link):
+        with place_of(path):
+            write_text(path, path.name)
+        assert (tmp_path / "target").read_text() == path.name
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "link", "pipe", "target"]
 
 
 def test_a_file_system_without_locks_keeps_all(tmp_path, monkeypatch):

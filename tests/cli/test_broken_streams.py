@@ -63,7 +63,8 @@ def test_a_log_on_a_full_disk_or_without_standard_error_ends_nothing() -> None:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60)
         assert (done.returncode, b"theta" in done.stdout) == (0, True)
         # A result that cannot be written is no success.
-        assert subprocess.run(command, stdout=full, stderr=subprocess.DEVNULL, timeout=60).returncode != 0
+        done = subprocess.run([*COMMAND, *RENDER], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        assert (done.returncode, b"\nError: cannot write to standard output: No space" in done.stderr) == (2, True)
     done = subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", *command], stdout=subprocess.PIPE, timeout=60)
     assert (done.returncode, b"theta" in done.stdout) == (0, True)
 

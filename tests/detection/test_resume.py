@@ -44,7 +44,7 @@ def test_resuming_to_more_iterations(ring, tmp_path):
     assert json.loads((tmp_path / "same" / "run.json").read_text())["iterations"] == 20, "not the default of -n"
     assert "goes to" not in same.stderr
 
-    assert "already done 20" in cli(ring, "--resume", saved, "-n", 5, code=2).stderr
+    assert "already done 20; give more" in cli(ring, "--resume", saved, "-n", 5, code=2).stderr
     assert "n_communities=4 is not that of the run" in cli(ring, "--resume", saved, "-k", 4, code=2).stderr
     cli(ring, "--resume", saved, "-k", 3, "--seed", 0, "--checkpoint", "--rule", "threshold")
     assert "step=published" in cli(ring, "--resume", saved, "--step", "published", code=2).stderr

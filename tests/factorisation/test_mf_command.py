@@ -275,3 +275,13 @@ def test_ctrl_c_after_the_last_sweep_loses_nothing(
     done = run("fit", ratings, "-k", 4, "--epochs", 2, "-o", out, "--device", PROCESSOR)
     assert done.exit_code == 0, done.output
     assert run("recommend", out, "--user", 7).exit_code == 0
+
+
+@pytest.mark.opencl
+def test_a_user_who_rated_all_is_told(tmp_path: Path) -> None:
+    file, out = tmp_path / "all.csv", tmp_path / "m.npz"
+    file.write_text("ann,x,1\nann,y,2\n")
+    assert run("fit", file, "-k", 1, "--epochs", 1, "-o", out, "--device", PROCESSOR).exit_code == 0
+    done = run("recommend", out, "--user", "ann")
+    assert (done.stdout, done.stderr) == ("item,score\n", "user ann has rated every item of the model\n")
+    assert run("recommend", out, "--user", "ann", "--quiet").stderr == ""

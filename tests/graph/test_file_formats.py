@@ -338,7 +338,7 @@ def test_unlinked_vertices_of_formats_that_have_them(tmp_path: Path) -> None:
         ("1 2\n2 3\n", "# all\n9\n1\n\n-4\n", [-4, 1, 2, 3, 9]),
         ("1 2\n2 3\n", "9\r\n 1 \n\n-4\n", [-4, 1, 2, 3, 9]),
         ("1 2\n2 3\n", "x\n", ["1", "2", "3", "x"]),
-        ("1 2\n2 3\n", "1 2\n9\n", ["1", "1 2", "2", "3", "9"]),
+        ("1 2\n2 3\n", "9\n4 5\n", ["1", "2", "3", "4 5", "9"]),
         ("1 2\n2 3\n", "007\n", ["007", "1", "2", "3"]),
         ("a b\n", "3\nb\n", ["3", "a", "b"]),
         ("a\tb c\nb c\td\n", "d e\r\n", ["a", "b c", "d", "d e"]),
@@ -361,8 +361,14 @@ def test_vertices_without_links_from_python(tmp_path: Path) -> None:
     graph = as_graph(save(tmp_path, "g.txt", "1 2\n"), vertices=[5])
     assert (graph.ids.tolist(), graph.file) == ([1, 2, 5], None)
     assert as_graph(graph, vertices=[6]).ids.tolist() == [1, 2, 5, 6]
-    with pytest.raises(InputError, match=r"ids\.txt, line 2: 'a\\tb' is no one id"):
-        as_graph([(1, 2)], vertices=save(tmp_path, "ids.txt", "1\na\tb\n"))
+    for listed, message in (
+        ("1\na\tb\n", r"ids\.txt, line 2: 'a\\tb' is no one id"),
+        ("id,age\n1,30\n9,20\n", r"ids\.txt: '1,30' is more than the id 1; give one id a line"),
+        ('9\n"2";x\n', 'is more than the id "2"; give'),
+        ("id\n1\n9\n", "all ids are integers but the first, 'id'; leave it out if it is a header"),
+    ):
+        with pytest.raises(InputError, match=message):
+            as_graph([(1, 2)], vertices=save(tmp_path, "ids.txt", listed))
     with pytest.raises(InputError, match="no such file"):
         as_graph([(1, 2)], vertices=tmp_path / "none")
 

@@ -74,7 +74,10 @@ def test_what_does_not_go_with_the_default_is_adjusted(options: str, adjusted: s
         ("render update_phi -p K=8 -p K=9", "-p K=8 and K=9: give K one value"),
         ("render update_phi -p dtype=float16", "dtype='float16' is not one of float32, float64"),
         ("render update_phi --backend cuda --kind cpu", "CUDA devices are GPUs"),
-        ("render update_beta --block-size 32 --kind gpu --set block_size=33", "block_size=33 is not one of"),
+        ("render update_phi -k 5 -p K=6", "K=5 and K=6: give K one value"),
+        ("render update_beta --kind gpu --set block_size=33", "block_size=33 is not one of"),
+        ("render update_beta --block-size 32 --set block-size=64", "block_size=32 and block_size=64: give block_size"),
+        ("render update_phi --backend cuda --local-memory 0 --placement SSS", "bytes of local memory"),
         (
             "render update_pi --backend cuda --team item --vector-width 4 --block-size 64 --reduction local",
             "configuration block_size=64 reduction=local team=item vector_width=4 is refused: reduction: a single",

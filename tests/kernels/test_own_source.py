@@ -12,14 +12,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
+from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
-from mmsbgen.families import resolve_family
+from mmsbgen.families import declaration, resolve_family
 from mmsbgen.kernels.build import build, check, check_built, traits_of
 from mmsbgen.kernels.family import Expected, KernelFamily, Launch
 from mmsbgen.kernels.own_source import _expected
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Traits
+from mmsbgen.tuner.run.tune_jobs import kernel_jobs
 
 FILES = Path(__file__).parents[1] / "data" / "own"
 NAMES = ("vector_add", "convolution", "matmul")
@@ -198,6 +200,9 @@ def test_from_the_file_to_the_database(pocl_device: Device, folder: Path) -> Non
         (('{"c": given', '{"d": given'), "the answer has 'd' of shape (640,): give"),
         (('given["a"] +', 'given["a"][1:] +'), "ValueError: operands could not be broadcast"),
         (("(64, 16, 32, 128, 256, 512, 1024)", "()"), "the axis block_size_x has no values"),
+        (("(64, 16, 32,", "(64, 16, 16,"), "the axis block_size_x has no values, or one twice"),
+        (("traffic=lambda sizes: 12", "traffic=lambda sizes: -12"), "the traffic is -7680 bytes; return 0 or more"),
+        (("sizes={", "tolerance=-1, sizes={"), "the tolerance is -1; give 0 or more"),
         (('axes={"block_size_x"', 'axes={"n"'), "'n' cannot be a name, or is one already"),
         (
             ('{"c": np.zeros', '{"block_size_x": np.int32(1), "c": np.zeros'),
@@ -206,6 +211,7 @@ def test_from_the_file_to_the_database(pocl_device: Device, folder: Path) -> Non
         (("launch=lambda v: Launch(", "launch=lambda v: ("), "vector_add.py, line 13: AttributeError: 'tuple'"),
         (('traffic=lambda sizes: 12 * sizes["n"]', 'traffic=lambda sizes: sizes["m"]'), "line 21: KeyError: 'm'"),
         (("sizes={", "check_sizes={'m': 3}, sizes={"), "check_sizes has 'm'; the sizes are n"),
+        (("import numpy as np", "raise SystemExit(3)"), "vector_add.py, line 1: SystemExit: 3; mend the file"),
         (("import numpy", "import nunpy"), "vector_add.py, line 1: ModuleNotFoundError"),
         (("VECTOR_ADD = own", "own"), "it has none"),
         (("VECTOR_ADD = own", "ADD = own_kernel and None\nB, C = [own_kernel] * 2\nown"), "it has none"),
@@ -220,6 +226,24 @@ def test_what_is_wrong_in_a_file_is_told(change: tuple[str, str], message: str, 
     assert result.exit_code == 2, result.output
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_mistake_that_some_configurations_meet_is_told(folder: Path) -> None:
+    file = folder / "vector_add.py"
+    file.write_text(file.read_text().replace("(64, 16, 32,", "(64, 'x', 32,"))
+    result = run("render --family vector_add.py --set block_size_x=x")
+    assert (result.exit_code, "block: TypeError: " in result.output) == (2, True), result.output
+
+
+def test_trials_of_another_declaration_are_of_other_data(folder: Path) -> None:
+    """A corrected launch or answer changes no program, so failed trials must not stay."""
+    before = declaration("vector_add.py")
+    (folder / "vector_add.py").write_text((folder / "vector_add.py").read_text() + "\n")
+    after, found = declaration("vector_add.py:VECTOR_ADD"), resolve_family("vector_add.py")
+    assert len({before, after, declaration("mmsb")}) == 3
+    specs = [found.kernel("vector_add")]
+    (job,) = kernel_jobs(FakeDevice().info, found, specs, found.problem(), None, None, after)
+    assert job.data == after
 
 
 def test_a_file_with_two_families_needs_a_name(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import networkx as nx
@@ -51,6 +52,17 @@ def test_an_overlapping_cover_has_the_scores_of_the_definitions(seed: int) -> No
     assert found.internal_density == pytest.approx(np.mean([nx.density(graph.subgraph(one)) for one in cover[1:]]))
     linked = [one for one in cover if nx.volume(graph, one)]
     assert found.conductance == pytest.approx(np.mean([nx.conductance(graph, one) for one in linked]))
+
+
+def test_memory_grows_with_links_and_members_not_with_their_product() -> None:
+    links = np.arange(40_000).reshape(-1, 2)
+    tracemalloc.start()
+    try:
+        found = structure([range(40_000)], links)
+        assert tracemalloc.get_traced_memory()[1] < 100e6, "a mask of links by members has 800 MB"
+    finally:
+        tracemalloc.stop()
+    assert found.coverage_of_links == 1.0
 
 
 def test_limiting_cases() -> None:

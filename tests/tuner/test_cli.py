@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
 from mmsbgen.cli import main
-from mmsbgen.cli.printing.tune_summary import certainty, late
+from mmsbgen.cli.printing.tune_summary import certainty, late, note_earlier_winners
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.tuner.measure.noise import judge
 from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
@@ -180,6 +180,16 @@ def test_only_a_budget_of_seconds_leaves_no_time() -> None:
     assert late(report) == "There was time for the defaults only"
 
 
+def test_what_the_database_prefers_to_the_winner_is_told() -> None:
+    """Another run may have a better configuration that this search did not try; ``db best`` and runs take that."""
+    ours, theirs = (SimpleNamespace(config={"lanes": n}, config_digest=str(n), median_s=0.5 / n) for n in (1, 2))
+    kernel: Any = SimpleNamespace(best=ours, key=None, objective="time", note="")
+    for preferred, told in ((ours, ""), (theirs, "the database prefers one of another run, 250 ms: lanes=2")):
+        store: Any = SimpleNamespace(best=lambda *given, found=preferred: found)
+        note_earlier_winners(SimpleNamespace(kernels=[kernel]), store)  # type: ignore[arg-type]
+        assert kernel.note == told
+
+
 def test_a_run_in_which_nothing_worked_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial: Any = SimpleNamespace(status="compile_error", message="no such word", config={}, config_digest="1")
     space: Any = SimpleNamespace(default={}, configs=[{}, {}])
@@ -192,6 +202,16 @@ def test_a_run_in_which_nothing_worked_is_a_failure(tmp_path: Path, monkeypatch:
     result = call("--device", "fake", "--database", str(tmp_path / "tuning.sqlite3"))
     assert (result.exit_code, "no configuration of any kernel worked" in result.stderr) == (1, True), result.output
     assert "draws: no configuration worked; the last: no such word" in result.stdout
+
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    after: Any = SimpleNamespace(recorded=lambda *given: contextlib.nullcontext(), gain=interrupted)
+    monkeypatch.setattr("mmsbgen.cli.tune.graph_run", lambda *given: SimpleNamespace(problem=lambda device: {}))
+    monkeypatch.setattr("mmsbgen.cli.tune.GraphTuning", lambda *given: after)
+    result = call("--device", "fake", "--database", str(tmp_path / "tuning.sqlite3"))
+    assert (result.exit_code, "draws: no configuration worked" in result.stdout) == (130, True), "sweeps come last"
+    assert "Interrupted: whole sweeps were not compared" in result.stdout
 
 
 def test_a_kernel_that_is_named_twice_is_tuned_once(tmp_path: Path) -> None:

@@ -139,6 +139,13 @@ def test_a_simpler_one_is_not_preferred_at_any_price() -> None:
     assert verdict.margin == pytest.approx(0.1)
 
 
+def test_the_preferred_one_is_near_by_the_margin_that_is_told() -> None:
+    """The third is as often behind the second as before it, though its median of the rounds is 2 % behind."""
+    rows = [[1.02, 1.1, 1.04, 1.04, 1.1], [1.04, 1.0, 1.1, 1.02, 1.02], [1.1, 1.0, 1.1, 1.04, 1.02]]
+    verdict = judge(rows, [2, 1, 0])
+    assert (verdict.winner, verdict.near, verdict.margin) == (2, (1, 2), 0.0)
+
+
 def test_one_finalist_is_no_comparison() -> None:
     with pytest.raises(ValueError, match="two"):
         judge([[1.0]], [0])

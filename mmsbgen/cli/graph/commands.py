@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -273,22 +273,24 @@ def _named(given: dict[str, Any]) -> str | None:
 @contextmanager
 def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Iterator[tuple[Arcs, dict[str, Any], Any]]:
     """Read the graph; yields it, the options of devices, and what writes the result and sums it up."""
+    from mmsbgen.base.atomic_files import place_of
     from mmsbgen.graph import as_arcs
 
     keep_inputs(given["out"], file, given.get("seeds"))
-    reading, how = reading_of(given), {"directed": given["directed"], "weights": weights}
-    arcs = as_arcs(readable_path(file), columns=reading.columns, format=reading.format, **how)
-    begin = time.perf_counter()
+    with nullcontext() if given["out"] is None else place_of(given["out"]):
+        reading, how = reading_of(given), {"directed": given["directed"], "weights": weights}
+        arcs = as_arcs(readable_path(file), columns=reading.columns, format=reading.format, **how)
+        begin = time.perf_counter()
 
-    def done(found: VertexValues | str, summary: str, text: Callable[[Any], str] = str) -> None:
-        seconds = time.perf_counter() - begin
-        print_or_write(found if isinstance(found, str) else _lines(found, text), given["out"])
-        if not is_quiet(click.get_current_context()):
-            where = f"{given['out']}: " if given["out"] else ""
-            size = f"{arcs.n_vertices} vertices, {arcs.n_arcs} arcs"
-            click.echo(f"{where}{size}; {summary} ({seconds:.2f} s)", err=True)
+        def done(found: VertexValues | str, summary: str, text: Callable[[Any], str] = str) -> None:
+            seconds = time.perf_counter() - begin
+            print_or_write(found if isinstance(found, str) else _lines(found, text), given["out"])
+            if not is_quiet(click.get_current_context()):
+                where = f"{given['out']}: " if given["out"] else ""
+                size = f"{arcs.n_vertices} vertices, {arcs.n_arcs} arcs"
+                click.echo(f"{where}{size}; {summary} ({seconds:.2f} s)", err=True)
 
-    yield arcs, {name: given[name] for name in ("device", "database")}, done
+        yield arcs, {name: given[name] for name in ("device", "database")}, done
 
 
 def _lines(found: VertexValues, text: Callable[[Any], str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from dataclasses import replace
@@ -74,6 +75,7 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
 def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | None, **given: Any) -> None:
     """Run the rounds; print lines, or write a folder."""
     from mmsbgen.algorithms import propagate as spread
+    from mmsbgen.base.atomic_files import writable_folder
     from mmsbgen.export.label_folder import label_record, write_label_folder
     from mmsbgen.sampler.saved.result_folder import keep_foreign, keep_others, record_in, replaced
 
@@ -92,13 +94,14 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
         for text in replaced(out, None):
             click.echo(shown(text), err=True)
     options = {name: given[name] for name in ("rule", "alpha", "tolerance", "max_rounds", "labels_format")}
-    begin = time.perf_counter()
-    found = spread(arcs, labels, **options, device=given["device"], database=given["database"])
-    seconds = time.perf_counter() - begin
-    named = {"labels": str(labels), "labels_format": found.labels_format, "weighted": weighted}
-    record = label_record(found, read, options | named, seconds)
-    if out is not None:
-        record = write_label_folder(out, found, read, record)
+    with contextlib.nullcontext() if out is None else writable_folder(out):
+        begin = time.perf_counter()
+        found = spread(arcs, labels, **options, device=given["device"], database=given["database"])
+        seconds = time.perf_counter() - begin
+        named = {"labels": str(labels), "labels_format": found.labels_format, "weighted": weighted}
+        record = label_record(found, read, options | named, seconds)
+        if out is not None:
+            record = write_label_folder(out, found, read, record)
     if given["as_json"]:
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     elif out is None:

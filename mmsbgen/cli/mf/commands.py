@@ -334,6 +334,8 @@ def recommend(model: Path, user: str, count: int) -> None:
     fitted = load_model(model)
     ids, scores = fitted.recommend(user, N=count)
     _write([("item", "score"), *((item, f"{x:.4f}") for item, x in zip(ids.tolist(), scores, strict=True))], None)
+    if not len(ids) and not is_quiet(click.get_current_context()):
+        click.echo(f"user {user} has rated every item of the model", err=True)
 
 
 @mf.command("similar", help="The items that are most like an item, by the angle between factors.")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from mmsbgen.db.records.tuning_records import TrialRecord
+    from mmsbgen.db.store.tuning_store import Store
     from mmsbgen.tuner.measure.noise import FinalsVerdict
     from mmsbgen.tuner.measure.roofs import Roofs
     from mmsbgen.tuner.run.tuning_report import KernelReport, TuneReport
@@ -52,6 +53,17 @@ def print_report(report: TuneReport) -> None:
     if not report.interrupted and (told := late(report)):
         fewer = ", or --kernel for fewer kernels" if len(report.asked) > 1 else ""
         click.echo(f"{told}: give a larger --budget-seconds{fewer}.")
+
+
+def note_earlier_winners(report: TuneReport, store: Store) -> None:
+    """Note at each kernel the configuration of an earlier run that the database ranks before this run's winner."""
+    from mmsbgen.kernels.space import describe
+
+    for kernel in report.kernels:
+        best = None if kernel.best is None else store.best(kernel.key, kernel.objective)
+        if best is not None and kernel.best is not None and best.config_digest != kernel.best.config_digest:
+            told = f"the database prefers one of another run, {seconds(best.median_s)}: {describe(best.config)}"
+            kernel.note = "; ".join(filter(None, (kernel.note, told)))
 
 
 def late(report: TuneReport) -> str:

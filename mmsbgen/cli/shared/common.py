@@ -71,8 +71,11 @@ class MmsbgenGroup(click.Group):
     ) -> click.Context:
         """Create the context; Ctrl-C while options are parsed ends the program with 130."""
         given = [*args]
-        with _interruptible():
-            context = super().make_context(info_name, args, parent, **extra)
+        try:
+            with _interruptible():
+                context = super().make_context(info_name, args, parent, **extra)
+        except MmsbgenError as error:  # the help cannot be printed
+            raise Failure(error) from error
         context.meta.setdefault(ARGUMENTS, given)
         return context
 

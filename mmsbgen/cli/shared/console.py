@@ -10,6 +10,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from mmsbgen.base.errors import InputError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -58,11 +60,15 @@ class _LastingFile(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno in _NO_READER:
+            unread, result = error.errno in _NO_READER, self.fileno() == 1
+            size = memoryview(data).nbytes  # click tries with no byte, and /dev/full fails at that too
+            if unread or (result and size):
                 # Libraries write there themselves: LLVM ends the process with exit code 1 if it cannot.
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, self.fileno())
                 os.close(null)
-            elif self.fileno() == 1:
-                raise
-            return memoryview(data).nbytes
+            if result and size and not unread:
+                raise InputError(
+                    f"cannot write to standard output: {error.strerror}. Free some space, or name another file."
+                ) from error
+            return size

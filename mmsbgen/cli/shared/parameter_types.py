@@ -16,7 +16,8 @@ from mmsbgen.cli.shared.console import shown
 class NamedPath(click.Path):
     """A path whose name a file can have and that is safe to print.
 
-    It is not empty: an unset shell variable gives "", which ``Path`` takes for the current folder.
+    It is not empty: an unset shell variable gives "", which ``Path`` takes for the current folder.  A file ``-`` of the
+    option ``--out`` is standard output.
     """
 
     def __init__(self, **more: Any) -> None:
@@ -34,6 +35,8 @@ class NamedPath(click.Path):
             check_name(Path(name))
         except InputError as error:
             self.fail(str(error))
+        if name == "-" and self.file_okay and param is not None and param.name == "out":
+            return Path("/dev/stdout")
         return super().convert(value, param, ctx)
 
 

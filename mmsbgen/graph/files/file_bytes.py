@@ -113,8 +113,8 @@ def _refuse_page(file: Path, text: str) -> None:
         raise InputError(f"{file} is a web page, perhaps an error message in place of a download; fetch it again")
     if _JSON.match(text):
         raise InputError(
-            f"{file} is JSON, which has no one form for graphs; read it in Python and pass the graph, such as from "
-            "networkx.node_link_graph"
+            f"{file} is JSON, which has no one form for graphs or ratings; read it in Python and pass what it holds, "
+            "such as a graph from networkx.node_link_graph"
         )
 
 

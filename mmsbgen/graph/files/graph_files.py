@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -127,6 +128,7 @@ def _numbered_with(
             found, place = number_integers(np.concatenate([ids, numbers]))
             return place, found
         more: list[Any] = _ids_of_lines(Path(vertices), text)
+        _refuse_columns(Path(vertices), more, ids)
         numbers = as_int64([word.encode() for word in more]) if integers else None
         if numbers is not None:
             more = numbers.tolist()
@@ -135,6 +137,21 @@ def _numbered_with(
     else:
         more = list(vertices)
     return number_ids([*ids.tolist(), *more], name=graph.name)
+
+
+def _refuse_columns(file: Path, words: list[str], ids: NDArray[np.generic]) -> None:
+    """Raise InputError for a table of vertices, whose rows would become vertices of their own."""
+    begins = re.compile("([^ ,;|]+)([ ,;|])").match
+    if fields := [found for word in words if (found := begins(word))]:
+        known = set(map(str, ids.tolist()))
+        foreign = {sign for sign in " ,;|" if not any(sign in id for id in known)}
+        for found in fields:
+            (first, sign), row = found.groups(), found.string
+            if first.strip('"') in known and sign in foreign:
+                raise InputError(f"{file}: {row!r} is more than the id {first}; give one id a line, no other column")
+    lone = ids.dtype.kind == "i" and len(words) > 1 and as_int64([words[0].encode()]) is None
+    if lone and as_int64([word.encode() for word in words[1:]]) is not None:
+        raise InputError(f"{file}: all ids are integers but the first, {words[0]!r}; leave it out if it is a header")
 
 
 def _text_of(file: Path) -> bytes:

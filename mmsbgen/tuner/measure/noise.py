@@ -102,7 +102,7 @@ class FinalsVerdict:
     tied: tuple[int, ...]
     """Positions of those not distinguishable from the fastest, including the winner; the fastest first."""
     near: tuple[int, ...]
-    """Those of ``tied`` whose median is at most 1 % behind the fastest's: the winner is the simplest of them."""
+    """Those of ``tied`` with a margin of at most 1 % behind the fastest: the winner is the simplest of them."""
 
     @property
     def decided(self) -> bool:
@@ -124,7 +124,7 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Finals
     """Compare finalists that were timed in turns: ``times[i][r]`` are the seconds of finalist i in round r.
 
     They are compared round by round, so that a slow round affects all alike.  Of those not distinguishable from the
-    fastest, and at most 1 % behind it by the median, the least complex wins.  Raises ``ValueError`` with fewer than two
+    fastest, and at most 1 % behind it by the margin, the least complex wins.  Raises ``ValueError`` with fewer than two
     finalists.
     """
     if len(times) < 2:
@@ -134,14 +134,17 @@ def judge(times: Sequence[Sequence[float]], complexity: Sequence[Any]) -> Finals
     order = sorted(range(len(times)), key=lambda i: score[i])
     fastest = order[0]
     tied = [i for i in order if i == fastest or _behind(logs, i, fastest)[0] <= 0]
-    near = [i for i in tied if score[i] - score[fastest] <= _INDIFFERENT]
+    near = [i for i in tied if _margin(logs, i, fastest) <= _INDIFFERENT]
     winner = min(near, key=lambda i: (complexity[i], score[i]))
     rival = next(i for i in order if i != winner)
     low, high = _behind(logs, rival, winner)
-    margin = statistics.median(a - b for a, b in zip(logs[rival], logs[winner], strict=True))
-    return FinalsVerdict(
-        winner, rival, math.expm1(margin), math.expm1((high - low) / 2), len(times[0]), tuple(tied), tuple(near)
-    )
+    margin, noise = math.expm1(_margin(logs, rival, winner)), math.expm1((high - low) / 2)
+    return FinalsVerdict(winner, rival, margin, noise, len(times[0]), tuple(tied), tuple(near))
+
+
+def _margin(logs: Sequence[Sequence[float]], slower: int, faster: int) -> float:
+    """The median log ratio of two finalists, round by round."""
+    return statistics.median(a - b for a, b in zip(logs[slower], logs[faster], strict=True))
 
 
 def _behind(logs: Sequence[Sequence[float]], slower: int, faster: int) -> tuple[float, float]:

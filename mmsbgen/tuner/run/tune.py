@@ -19,7 +19,7 @@ from mmsbgen.db.records.canonical_json import digest, utc_timestamp
 from mmsbgen.db.records.tuning_records import RoofRecord, TrialRecord
 from mmsbgen.db.selection.index import Index
 from mmsbgen.db.store.tuning_store import Store
-from mmsbgen.families import absolute, resolve_family
+from mmsbgen.families import absolute, declaration, resolve_family
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.record_key import device_record
@@ -129,7 +129,7 @@ def tune(
             place = RunContext(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
         named = None if data is None else found.dataset(data).name
-        jobs = kernel_jobs(info, found, specs, problem, fixed, named)
+        jobs = kernel_jobs(info, found, specs, problem, fixed, named, declaration(reference))
         report = TuneReport(run.uuid, info, asked=[spec.name for spec in specs])
         tell = progress or Progress()
         session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective, begin)

@@ -80,15 +80,19 @@ def kernel_jobs(
     problem: Problem,
     fixed: Fixed | None,
     data_of: Callable[[str], str] | None = None,
+    declared: str = "",
 ) -> list[KernelJob]:
-    """The work for each kernel; ``data_of`` returns the name of the data that a kernel is measured on."""
+    """The work for each kernel; ``data_of`` returns the name of the data that a kernel is measured on.
+
+    ``declared`` is a digest of the file that declares the family: trials of another file are those of other data.
+    """
     traits, jobs = traits_of(info), []
     for spec in specs:
         key, space = key_of(info, spec, problem), candidates(spec, problem, traits, fixed)
         if space.model is not None:
             space = replace(space, model=_remembered(space.model))
         moved, launches = spec.traffic(problem), family.launches.get(spec.name, 1.0)
-        data = "" if data_of is None else data_of(spec.name)
+        data = declared if data_of is None else f"{declared} {data_of(spec.name)}".strip()
         alike = _alike(spec, problem, traits) if traits.kind == "cpu" and traits.platform != POCL else None
         jobs.append(KernelJob(spec, space, key, _programs(family, key), moved, launches, data, alike))
     return jobs
