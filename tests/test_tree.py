@@ -62,3 +62,18 @@ def test_no_class_name_occurs_twice() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_families_take_nothing_of_one_another() -> None:
+    """What two of them need is in ``kernels/kit`` and ``templates/common``, which speak of no family."""
+    families = {path.name for path in (PACKAGE / "families").iterdir() if (path / "__init__.py").exists()}
+    assert families >= {"graph", "mf", "mmsb"}
+    for name in families:
+        taken = "|".join(families - {name})
+        imports = re.compile(rf"mmsbgen\.families(?:\.| import )(?:{taken})\b")
+        assert [file for file in (PACKAGE / "families" / name).rglob("*.py") if imports.search(file.read_text())] == []
+    for file in (PACKAGE / "templates").rglob("*.jinja"):
+        own, text = file.relative_to(PACKAGE / "templates").parts[0], file.read_text()
+        named = re.findall(r'{%-? *(?:include|import|from|extends) "(\w+)/', text)
+        assert set(named) <= {own, "common"}, file
+        assert own != "common" or not re.search(r"(?i)vert(?:ex|ices)|iteration|communit|mmsb\b", text), file

@@ -58,7 +58,7 @@ def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.mark.parametrize(
     "part",
-    ["mmsb/stages/update_phi.jinja", "mmsb/rows/step.jinja", "common/random/philox.jinja", "common/rows/row.jinja"],
+    ["mmsb/stages/update_phi.jinja", "mmsb/rows/step.jinja", "mmsb/draws/philox.jinja", "common/rows/row.jinja"],
 )
 def test_digest_changes_with_every_part_of_a_template(templates: Path, part: str) -> None:
     before = template_digest("mmsb/stages/update_phi.jinja", "cuda")

@@ -22,6 +22,14 @@ def test_too_little_is_known_for_a_limit_at_first() -> None:
     assert noise.limits() is None
 
 
+def test_where_too_little_is_known_a_limit_is_what_is_assumed() -> None:
+    """Ten ratios tell nothing of two repetitions, but of four that exceed all of them."""
+    noise = Noise()
+    assert noise.limits((math.inf, 3.0)) == (math.inf, *[3.0] * 9)
+    noise.add([1.0] * 9 + [1.5])
+    assert noise.limits((math.inf, 3.0)) == (math.inf, 3.0, 3.0, *[1.5] * 2, *[1.0] * 5)
+
+
 def test_more_repetitions_give_closer_limits() -> None:
     noise, rng = Noise(), random.Random(1)
     for _ in range(20):

@@ -15,6 +15,7 @@ from mmsbgen.families.graph.row_inputs import WORKLOAD_ROUNDS
 from mmsbgen.families.graph.row_kernels import MOST_FEATURES, propagate_kernel, row_length, solve_kernel
 from mmsbgen.families.graph.sweeps import components_kernel, parents_kernel, searches_kernel, triangles_kernel
 from mmsbgen.kernels.family import KernelFamily, KernelSpec, Workload
+from mmsbgen.kernels.kit import reals
 from mmsbgen.kernels.problem import Parameter, Problem
 from mmsbgen.kernels.roof import RoofKind
 
@@ -78,7 +79,7 @@ def _solver(problem: Problem) -> int:
 
 def _messages(problem: Problem) -> int:
     # In a round messages are read for the beliefs and again to make new ones, which are compared with old ones.
-    size, arcs = 8 if problem["dtype"] == "float64" else 4, problem.integer("mean_degree")
+    size, arcs = reals.real_bytes(problem), problem.integer("mean_degree")
     a_round = problem.integer("n") * (arcs * (4 * size * problem.integer("features") + 4) + 8)
     return message_kernels.WORKLOAD_ROUNDS * a_round
 
@@ -89,7 +90,7 @@ def _counts(problem: Problem) -> RoofKind:
 
 
 def _row_bytes(problem: Problem) -> int:
-    return row_length(problem.integer("features")) * (8 if problem["dtype"] == "float64" else 4)
+    return row_length(problem.integer("features")) * reals.real_bytes(problem)
 
 
 GRAPH = KernelFamily(

@@ -8,7 +8,6 @@ from typing import Literal
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.family import Argument
-from mmsbgen.kernels.problem import Problem
 
 #: "No level", "no core yet": the largest 32-bit number, as in the templates.
 NONE = 0xFFFFFFFF
@@ -34,11 +33,6 @@ _WORDS = re.compile(
     "take tally targets team there those total turn turn_of_tally turned u until v vertex warp weights what "
     "work".replace(" ", "|")
 )
-
-
-def real_of(problem: Problem) -> str:
-    """The C type of real numbers."""
-    return "double" if problem.get("dtype") == "float64" else "float"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from mmsbgen.families.graph.sweeps import MOST_SOURCES
 from mmsbgen.graph.arc_sources import as_arcs
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, Workload
+from mmsbgen.kernels.kit import reals
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 
@@ -104,7 +105,7 @@ def read(file: Path) -> Dataset:
 
 def workload(kernel: str, arcs: Arcs, problem: Problem, seed: int) -> Workload:
     """Inputs and check of a kernel on a graph; searches begin at a vertex of the largest degree."""
-    real = np.float64 if problem.get("dtype") == "float64" else np.float32
+    real = reals.real_type(problem)
     arcs = arcs.both_ways if kernel == "solve" else arcs
     weighted = kernel in ("sssp", "widest") or problem.get("weights") == "real"
     if weighted and arcs.weights is None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.graph.declare import NONE, Rounds, real_of
+from mmsbgen.families.graph.declare import NONE, Rounds
 from mmsbgen.families.graph.inputs import COUNTS
 from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.kit import reals
 from mmsbgen.kernels.space import Config
 
 #: Limits of one launch, so that the host can stop it: rounds, and vertices of frontiers in thousands.
@@ -121,7 +122,7 @@ class LaunchedRounds:
             on.room("ends", self.n + -(-self.n // (self.block * self.per_item)), np.uint32)
         self.pulling = False
         self.k, self.began = 0, 0
-        self.real = np.float64 if real_of(on.problem) == "double" else np.float32
+        self.real = reals.real_type(on.problem)
         if a.refill == "window":
             mean, times = float(on.read("mean_weight")[0]), int(on.config["width"])
             self.width = self.real(mean * times if times and mean > 0 else np.inf)

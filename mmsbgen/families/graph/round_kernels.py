@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, BFS, CORES, SSSP, STEP, WIDEST, N, Rounds, real_of
+from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, BFS, CORES, SSSP, STEP, WIDEST, N, Rounds
 from mmsbgen.families.graph.launched_rounds import LaunchedRounds, fused_entries, scalars
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -123,15 +124,6 @@ def _visited(config: Config, problem: Problem, traits: Traits) -> str | None:
     return "nothing pulls: visited must be state" if config["direction"] == "push" else None
 
 
-def _blocks(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if int(config["block_size"]) > traits.max_block_size:
-        return f"the device's blocks have at most {traits.max_block_size} work-items"
-    return None
-
-
-BLOCKS = Constraint("block_size", _blocks)
-
-
 def round_space(a: Rounds) -> Space:
     """The axes of an algorithm with their constraints."""
     axes = [LOOP, BLOCK, PER_ITEM, _WALK, _FRONTIER, _TEAM, PER_UNIT]
@@ -141,7 +133,7 @@ def round_space(a: Rounds) -> Space:
         checks += [("direction", _direction), ("visited", _visited)]
     if a.refill == "window":
         axes.append(_WIDTH)
-    return Space(tuple(axes), (BLOCKS, *(Constraint(name, check) for name, check in checks)))
+    return Space(tuple(axes), (teams.BLOCK_FITS, *(Constraint(name, check) for name, check in checks)))
 
 
 def round_default(a: Rounds, problem: Problem, traits: Traits) -> Config:
@@ -193,7 +185,7 @@ _K = _scalar("k", "u32", "core number of the vertices of this round")
 def shape(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
     """Blocks for ``count`` vertices."""
     block = int(config["block_size"])
-    return Launch(max(1, -(-count // (block * int(config["per_item"])))), block)
+    return teams.launch_of(count, block * int(config["per_item"]), block)
 
 
 def _sizes(config: Config, traits: Traits) -> dict[str, int]:
@@ -271,7 +263,7 @@ def rounds_kernel(name: str, doc: str, a: Rounds, **given: Any) -> KernelSpec:
         default=partial(round_default, a),
         variables=lambda problem, config, traits: {
             "a": a,
-            "real": real_of(problem),
+            "real": reals.real_name(problem),
             "per_item": int(config["per_item"]),
             "fused_entries": fused_entries(a, config) if config["loop"] != "launches" else {},
             **_sizes(config, traits),

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, IN_WEIGHTS, STEP, N, real_of
-from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS
+from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, IN_WEIGHTS, STEP, N
+from mmsbgen.families.graph.round_kernels import BLOCK
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.source.dialect import dialect
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 MOST_FEATURES = 1024
@@ -25,7 +25,6 @@ COUNTS = (64, 4)
 _CHANGE, _MOVED_ARCS, _READ_ARCS = range(3)
 
 _LANES = Axis("lanes", (1, 2, 4, 8, 16, 32), "work-items that share a vertex, on consecutive parts of its row")
-_WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "features of a vector load and of the arithmetic")
 _CHUNKS = Axis("chunks", (1, 2, 4, 8), "vectors that a work-item sums up in one walk over the arcs")
 _ROWS = Axis("rows_in_flight", (1, 2, 4, 8), "rows of neighbours that are requested together")
 _PER_TEAM = Axis("per_team", (1, 16, 64, 256), "vertices in a row that a team takes")
@@ -82,15 +81,11 @@ def _width(config: Config, problem: Problem, traits: Traits) -> str | None:
     width, length = int(config["vector_width"]), row_length(problem.integer("features"))
     if width > length:
         return f"a row has {length} numbers"
-    if width > dialect(traits.dialect).max_vector_width or (width > 4 and traits.kind != "cpu"):
-        return f"{traits.dialect} on this kind of device has vectors of up to 4 elements"
-    return None
+    return teams.too_wide(width, traits)
 
 
 def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
-    lanes, block = int(config["lanes"]), int(config["block_size"])
-    if block % lanes:
-        return f"a block of {block} is not a whole number of teams of {lanes}"
+    lanes = int(config["lanes"])
     if lanes > 1 and lanes // 2 >= _vectors(config, problem):
         return f"{lanes} work-items for a row of {_vectors(config, problem)} vectors: half of them would idle"
     if lanes > 1 and problem.get("rule") == "published":
@@ -108,8 +103,11 @@ def _chunks(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 _SPACE = Space(
-    (_LANES, _WIDTH, BLOCK, _CHUNKS, _ROWS, _PER_TEAM, _ORDER, _CHECK),
-    (BLOCKS, Constraint("vector_width", _width), Constraint("lanes", _lanes), Constraint("chunks", _chunks)),
+    (_LANES, teams.VECTOR_WIDTH, BLOCK, _CHUNKS, _ROWS, _PER_TEAM, _ORDER, _CHECK),
+    (
+        *(teams.BLOCK_FITS, teams.splits("lanes")),
+        *(Constraint("vector_width", _width), Constraint("lanes", _lanes), Constraint("chunks", _chunks)),
+    ),
 )
 
 
@@ -135,13 +133,12 @@ def _default(problem: Problem, traits: Traits) -> Config:
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     width, lanes = int(config["vector_width"]), int(config["lanes"])
-    size = 8 if problem["dtype"] == "float64" else 4
     return {
-        "real": real_of(problem),
+        "real": reals.real_name(problem),
         "W": width,
         "T": lanes,
         "teams": int(config["block_size"]) // lanes,
-        "alignment": min(16, width * size),
+        "alignment": min(16, width * reals.real_bytes(problem)),
         "row_vectors": _vectors(config, problem),
         "chunks": int(config["chunks"]),
         "rows": int(config["rows_in_flight"]),
@@ -155,7 +152,7 @@ def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, An
 
 def _shape(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
     block = int(config["block_size"])
-    return Launch(max(1, -(-count // (block // int(config["lanes"]) * int(config["per_team"])))), block)
+    return teams.launch_of(count, block // int(config["lanes"]) * int(config["per_team"]), block)
 
 
 def _entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
@@ -175,7 +172,7 @@ def _rounds(on: Launches) -> None:
     """
     settings = on.read("settings")
     tolerance, most, changes, arcs, moving = settings[: SEED_ARCS + 1].tolist()
-    real = np.float64 if real_of(on.problem) == "double" else np.float32
+    real = reals.real_type(on.problem)
     n, limit = np.uint32(on.count), real(tolerance)
     grid, block = _shape(on.problem, on.config, on.count, on.traits).shape
     every = int(on.config["check_every"])
@@ -206,12 +203,10 @@ def _rounds(on: Launches) -> None:
     on.write("settings", settings)
 
 
-def _parts(config: Config, problem: Problem, traits: Traits) -> str | None:
-    block, size = int(config["block_size"]), 8 if problem["dtype"] == "float64" else 4
-    needed = block * size * (int(config["vector_width"]) + 1) if block > 1 else 0
-    if needed > traits.local_memory:
-        return f"sums of a block take {needed} bytes, and local memory has {traits.local_memory}"
-    return None
+def _parts(problem: Problem, config: Config, traits: Traits) -> int:
+    """Bytes of the sums of a block."""
+    block = int(config["block_size"])
+    return block * reals.real_bytes(problem) * (int(config["vector_width"]) + 1) if block > 1 else 0
 
 
 def _solver_entries(config: Config) -> Mapping[str, tuple[Argument, ...]]:
@@ -279,7 +274,7 @@ def solve_kernel(**given: Any) -> KernelSpec:
         template="graph/rows.jinja",
         doc="rows that are means of neighbours' rows, solved for: harmonic shares of labels",
         arguments=(*ARCS_IN, IN_WEIGHTS, _SCALE, _WEIGHT_OF, _SEED_OF, _SEEDS, _ORDERED, *rows),
-        space=Space(_SPACE.axes, (*_SPACE.constraints, Constraint("block_size", _parts))),
+        space=Space(_SPACE.axes, (*_SPACE.constraints, teams.local_memory(_parts))),
         default=_default,
         variables=_variables,
         launch=_shape,

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, NONE, STEP, N, real_of
+from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, NONE, STEP, N
 from mmsbgen.families.graph.launched_rounds import SHARING
-from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS, PER_ITEM, shape
+from mmsbgen.families.graph.round_kernels import BLOCK, PER_ITEM, shape
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -23,7 +24,11 @@ def plain_default(problem: Problem, traits: Traits) -> Config:
 
 def plain_variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     """What templates need that go over all vertices once."""
-    return {"real": real_of(problem), "per_item": int(config["per_item"]), "weighted": problem.get("weights") == "real"}
+    return {
+        "real": reals.real_name(problem),
+        "per_item": int(config["per_item"]),
+        "weighted": problem.get("weights") == "real",
+    }
 
 
 _LABEL = Argument("label", "u32", "inout", "[n] its own number; least vertex of its component")
@@ -76,7 +81,7 @@ def components_kernel(**given: Any) -> KernelSpec:
         template="graph/components.jinja",
         doc="least vertex of each vertex's component",
         arguments=(*ARCS_OUT, _LABEL, _BOTH),
-        space=Space((BLOCK, PER_ITEM, _SAMPLE, _BALANCE), (BLOCKS,)),
+        space=Space((BLOCK, PER_ITEM, _SAMPLE, _BALANCE), (teams.BLOCK_FITS,)),
         default=lambda problem, traits: {**plain_default(problem, traits), "first_arcs": 2, "balance": "rows"},
         variables=plain_variables,
         launch=shape,
@@ -98,7 +103,7 @@ def parents_kernel(**given: Any) -> KernelSpec:
             Argument("parent", "u32", "out", "[n]; the source's is itself, NONE where it does not reach"),
             N,
         ),
-        space=Space((BLOCK, PER_ITEM), (BLOCKS,)),
+        space=Space((BLOCK, PER_ITEM), (teams.BLOCK_FITS,)),
         default=plain_default,
         variables=plain_variables,
         launch=shape,
@@ -114,10 +119,7 @@ _PER_TEAM = Axis("per_team", (1, 16, 256), "links in a row that a team takes")
 
 
 def _triangle_lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
-    block, lanes = int(config["block_size"]), int(config["lanes"])
-    if block % lanes:
-        return f"a block of {block} is not a whole number of teams of {lanes}"
-    if lanes > 1 and config["search"] == "merge":
+    if int(config["lanes"]) > 1 and config["search"] == "merge":
         return "one work-item reads lists side by side: lanes must be 1"
     return None
 
@@ -141,7 +143,10 @@ def triangles_kernel(**given: Any) -> KernelSpec:
             Argument("found", "u32", "inout", "[n, 2] triangles, lower and higher 32 bits; 0 before"),
             N,
         ),
-        space=Space((BLOCK, _PER_TEAM, _TEAM_OF, _SEARCH), (BLOCKS, Constraint("lanes", _triangle_lanes))),
+        space=Space(
+            (BLOCK, _PER_TEAM, _TEAM_OF, _SEARCH),
+            (teams.BLOCK_FITS, teams.splits("lanes"), Constraint("lanes", _triangle_lanes)),
+        ),
         default=_triangle_default,
         variables=lambda problem, config, traits: {
             "real": "float",
@@ -251,7 +256,7 @@ def searches_kernel(**given: Any) -> KernelSpec:
         template="graph/searches/searches.jinja",
         doc="arcs on a shortest path from each of many vertices to all others",
         arguments=(*ARCS_OUT, *ARCS_IN, _STARTS, _LEVEL, _SEEN, _HERE, _THERE, _QUEUE, _NEXT_QUEUE, _COUNTS, _SOURCES),
-        space=Space((BLOCK, PER_ITEM, _WALK, _TO_PULL), (BLOCKS,)),
+        space=Space((BLOCK, PER_ITEM, _WALK, _TO_PULL), (teams.BLOCK_FITS,)),
         default=_default,
         variables=lambda problem, config, traits: {"real": "float", "per_item": int(config["per_item"]), "buffer": 64},
         launch=shape,

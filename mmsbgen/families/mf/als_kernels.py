@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.families.mf.layout import padded_width
-from mmsbgen.families.mf.teams import BLOCK, WIDTH, default_team, one_work_item, space_of, widest
+from mmsbgen.families.mf.teams import BLOCK, default_team, space_of, wide_load, widest
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -56,28 +57,14 @@ def scratch_of(problem: Problem, config: Config, real: Any) -> dict[str, Any]:
     return {name: np.zeros(shape if all(shape) else 1, real) for name, shape in found.items()}
 
 
-def _size(problem: Problem) -> int:
-    return 8 if problem.get("dtype") == "float64" else 4
-
-
-def _limits(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if int(config["block_size"]) > traits.max_block_size:
-        return f"the device's blocks have at most {traits.max_block_size} work-items"
-    return one_work_item(int(config["block_size"]), traits)
-
-
 def _loads(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if traits.dialect == "cuda" and int(config["vector_width"]) * _size(problem) > 16:
-        return "a load has at most 16 bytes"
-    return None
+    return wide_load(int(config["vector_width"]) * reals.real_bytes(problem), traits)
 
 
 def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
-    k, row = problem.integer("K"), padded_width(problem.integer("K")) * _size(problem)
+    k, row = problem.integer("K"), padded_width(problem.integer("K")) * reals.real_bytes(problem)
     needed = (int(config["together"]) + 1) * (row + 16) + (k * row if config["matrix"] == "local" else 0)
-    if needed > traits.local_memory:
-        return f"a block would need {needed} bytes of local memory, of {traits.local_memory}"
-    return None
+    return teams.too_much_local(needed, traits)
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
@@ -93,9 +80,9 @@ def _default(problem: Problem, traits: Traits) -> Config:
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
-    size, width, k = _size(problem), int(config["vector_width"]), problem.integer("K")
+    size, width, k = reals.real_bytes(problem), int(config["vector_width"]), problem.integer("K")
     return {
-        "real": "double" if size == 8 else "float",
+        "real": reals.real_name(problem),
         "LD": padded_width(k),
         "W": width,
         "alignment": width * size,
@@ -128,10 +115,9 @@ def _solve(on: Launches) -> None:
 
 def _near(config: Config, problem: Problem, traits: Traits) -> str | None:
     rows = max(int(config["block_size"]) // int(config["team"]), _STAGED) + 1
-    size = rows * (padded_width(problem.integer("K")) + 1) * _size(problem)
-    if size + 1024 > traits.local_memory:
-        return f"{rows} vectors of a row need {size} bytes, and a block has {traits.local_memory}"
-    return None
+    return teams.too_much_local(
+        rows * (padded_width(problem.integer("K")) + 1) * reals.real_bytes(problem) + 1024, traits
+    )
 
 
 def _cg_default(problem: Problem, traits: Traits) -> Config:
@@ -171,8 +157,13 @@ def als_kernels(**given: Any) -> tuple[KernelSpec, ...]:
             template="als",
             doc="the least-squares rows of one side of a factorisation, the other side given",
             space=Space(
-                (BLOCK, WIDTH, _TOGETHER, _BLOCKS, _MATRIX),
-                (Constraint("block_size", _limits), Constraint("vector_width", _loads), Constraint("matrix", _fits)),
+                (BLOCK, teams.VECTOR_WIDTH, _TOGETHER, _BLOCKS, _MATRIX),
+                (
+                    teams.BLOCK_FITS,
+                    Constraint("barriers", lambda c, p, t: teams.meets_alone(int(c["block_size"]), t)),
+                    Constraint("vector_width", _loads),
+                    Constraint("matrix", _fits),
+                ),
             ),
             default=_default,
             variables=_variables,

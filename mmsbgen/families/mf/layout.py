@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.processes import in_parts
+from mmsbgen.kernels.kit.reals import real_bytes
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.ratings.orders import counted, order_by
@@ -61,7 +62,7 @@ def padded_width(n_factors: int) -> int:
 
 def stored_bytes(problem: Problem) -> int:
     """Bytes of a stored coordinate."""
-    return 2 if problem.get("storage") == "bfloat16" else 8 if problem.get("dtype") == "float64" else 4
+    return 2 if problem.get("storage") == "bfloat16" else real_bytes(problem)
 
 
 def changed_rows(schedule: str, problem: Problem) -> RoofKind:

@@ -11,8 +11,9 @@ from mmsbgen.families.mf.layout import changed_rows, padded_width, stored_bytes
 from mmsbgen.families.mf.reference import ODD
 from mmsbgen.families.mf.schedules import BLOCK as ITEMS
 from mmsbgen.families.mf.schedules import STRETCHES
-from mmsbgen.families.mf.teams import DATA, FACTORS, HELD, common_variables, default_team, kept, one_work_item, space_of
+from mmsbgen.families.mf.teams import DATA, FACTORS, HELD, common_variables, default_team, kept, space_of
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
 
@@ -114,7 +115,7 @@ def _variables(schedule: str, problem: Problem, config: Config, traits: Traits) 
 
 def _one_block(config: Config, problem: Problem, traits: Traits) -> str | None:
     if config["barrier"] == "grid" and traits.dialect == "opencl":  # a grid of one block
-        return one_work_item(int(config["block_size"]), traits)
+        return teams.meets_alone(int(config["block_size"]), traits)
     return None
 
 
@@ -125,11 +126,8 @@ def _alone(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _near_rows(config: Config, problem: Problem, traits: Traits) -> str | None:
-    teams = int(config["block_size"]) // int(config["team"]) * int(config.get("rows_kept", 1))
-    size = teams * padded_width(problem.integer("K")) * (8 if problem.get("dtype") == "float64" else 4)
-    if size + 1024 > traits.local_memory:
-        return f"{teams} rows of items need {size} bytes, and a block has {traits.local_memory}"
-    return None
+    count = int(config["block_size"]) // int(config["team"]) * int(config.get("rows_kept", 1))
+    return teams.too_much_local(count * padded_width(problem.integer("K")) * reals.real_bytes(problem) + 1024, traits)
 
 
 def _keeps(config: Config, problem: Problem, traits: Traits) -> str | None:

@@ -14,6 +14,7 @@ from mmsbgen.families.mf.layout import Cells, by_row, narrowed, padded, widened
 from mmsbgen.families.mf.reference import Factors, Steps
 from mmsbgen.families.mf.schedules import SCHEDULES, Part, groups_of
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
+from mmsbgen.kernels.kit.reals import real_type
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Config
 from mmsbgen.ratings.orders import counted
@@ -42,14 +43,9 @@ def features(cells: Cells) -> dict[str, Value]:
     }
 
 
-def dtype_of(problem: Problem) -> Any:
-    """The type of factors."""
-    return np.float64 if problem.get("dtype") == "float64" else np.float32
-
-
 def start_of(cells: Cells, problem: Problem, seed: int) -> Factors:
     """A state in the type of the problem, in float64."""
-    real, k, bias = dtype_of(problem), problem.integer("K"), problem.get("bias") == "on"
+    real, k, bias = real_type(problem), problem.integer("K"), problem.get("bias") == "on"
     sides = (("user", cells.n_users), ("item", cells.n_items))
     p, q = (start_rows(seed, side, count, k, bias=bias) for side, count in sides)
     b, c = (0.1 * start_rows(seed + 1, side, count, 1, bias=True)[:, 0] * bias for side, count in sides)
@@ -60,13 +56,13 @@ def start_of(cells: Cells, problem: Problem, seed: int) -> Factors:
 
 def stored(rows: Array, problem: Problem) -> Array:
     """Rows as kernels store them."""
-    found = padded(rows, dtype_of(problem))
+    found = padded(rows, real_type(problem))
     return narrowed(found) if problem.get("storage") == "bfloat16" else found
 
 
 def error_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
     """Squared and absolute errors of ratings by stretches."""
-    real, x, count = dtype_of(problem), start_of(cells, problem, seed), cells.users.size
+    real, x, count = real_type(problem), start_of(cells, problem, seed), cells.users.size
     ratings = cells.ratings.astype(real)
     low, high, mean = real(1.5), real(4.25), real(3.5)
     exact = np.clip(ratings - reference.errors(x, cells.users, cells.items, ratings, float(mean)), low, high)
@@ -99,7 +95,7 @@ def error_workload(cells: Cells, problem: Problem, seed: int) -> Workload:
 
 def als_workload(cells: Cells, problem: Problem, seed: int, steps: int) -> Workload:
     """The half of a sweep that solves for the rows of users: exactly, or by ``steps`` steps from what they were."""
-    real, implicit = dtype_of(problem), problem.get("feedback") == "implicit"
+    real, implicit = real_type(problem), problem.get("feedback") == "implicit"
     start = start_of(cells, problem, seed)
     q = start.q
     order, offsets = by_row(cells.users, cells.n_users)
@@ -168,7 +164,7 @@ def sgd_workload(kernel: str, cells: Cells, problem: Problem, seed: int, schedul
 
     The step is small enough for the bounds of schedules without a known order.
     """
-    real, bias = dtype_of(problem), problem.get("bias") == "on"
+    real, bias = real_type(problem), problem.get("bias") == "on"
     chosen = SCHEDULES[schedule] if schedule else next(x for x in SCHEDULES.values() if x.kernels == (kernel,))
     largest = int(str(features(cells)["degree"]))
     constants = [real(x) for x in (3.5, 0.1 / largest, 0.06, 0.05, 0.04)]

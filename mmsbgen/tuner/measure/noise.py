@@ -47,20 +47,22 @@ class Noise:
             for value in times:
                 bisect.insort(self._ratios, value / median)
 
-    def limits(self) -> tuple[float, ...] | None:
+    def limits(self, assumed: Sequence[float] = (math.inf,)) -> tuple[float, ...] | None:
         """Ratios to ``best_s`` above which a configuration is hopeless, after 1, 2, ... repetitions.
 
         Let S(L) be the share of repetitions above L times their median.  If a configuration's median is no worse than
         the best, all of its r repetitions exceed L times the best with a probability of at most S(L)^r.  The limit is
-        the least L for which that is at most 1e-4, as there are ten checks.  It is infinite if too few repetitions are
-        known for such an L.  Returns None if all limits are infinite.
+        the least L for which that is at most 1e-4, as there are ten checks.  If too few repetitions are known for such
+        an L, the limit is that of ``assumed`` for 1, 2, ... repetitions, whose last holds for further ones.  Returns
+        None if all limits are infinite.
         """
         count = len(self._ratios)
         found = []
         for repetitions in range(1, _LIMITS + 1):
             # One more than was observed above L, so that what was never observed does not count as impossible.
             above = math.floor((_MISTAKE / _LIMITS) ** (1 / repetitions) * (count + 1)) - 1
-            found.append(max(1.0, self._ratios[count - 1 - above]) if 0 <= above < count else math.inf)
+            unknown = assumed[min(repetitions, len(assumed)) - 1]
+            found.append(max(1.0, self._ratios[count - 1 - above]) if 0 <= above < count else unknown)
         return tuple(found) if math.isfinite(found[-1]) else None
 
 

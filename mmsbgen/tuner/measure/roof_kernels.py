@@ -11,8 +11,8 @@ import numpy as np
 
 from mmsbgen.kernels.family import Argument, Array, KernelFamily, KernelSpec, Launch, Workload
 from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.kit.teams import BLOCK_FITS, SUB_GROUPS, TEAM, VECTOR_WIDTH, team_size, too_wide
 from mmsbgen.kernels.problem import Parameter, Problem
-from mmsbgen.kernels.source.dialect import dialect
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 LARGEST_TEAM = 256
@@ -29,8 +29,6 @@ PARAMETERS = (
     Parameter("n_rounds", 64, "launches or barriers one after another", minimum=1, maximum=1 << 16),
 )
 
-VECTOR_WIDTH = Axis("vector_width", (1, 2, 4, 8, 16), "elements of a vector load")
-TEAM = Axis("team", ("item", "subgroup", "block"), "who reads a row")
 GATHER_BLOCK = Axis("block_size", (1, 16, 64, 128, 256), "work-items of a block")
 COPY_BLOCK = Axis("block_size", (256, 1024), "work-items of a block")
 ROUND_BLOCK = Axis("block_size", (1, 64, 256), "work-items of a block")
@@ -40,13 +38,9 @@ VECTORS = Axis("vectors", (1, 4), "vectors that a work-item copies")
 
 def _shape(config: Config, problem: Problem, traits: Traits) -> str | None:
     width, cpu = int(config["vector_width"]), traits.kind == "cpu"
-    if width > dialect(traits.dialect).max_vector_width or (width > 4 and not cpu):
-        return "too wide a vector for the device"
     if width < (8 if cpu else 2) and problem.integer("row_bytes") % 64 == 0:
         return "narrow vectors do not reach the roof"
-    if int(config["block_size"]) > traits.max_block_size:
-        return "too large a block for the device"
-    return None
+    return too_wide(width, traits)
 
 
 def _atomic_shape(form: str, config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -55,7 +49,7 @@ def _atomic_shape(form: str, config: Config, problem: Problem, traits: Traits) -
         return "only CUDA has atomics of vectors, of up to four real numbers"
     if int(config["rows_in_flight"]) != min(4, problem.integer("rows_per_team")):
         return "nothing waits for atomics"
-    return "too large a block for the device" if int(config["block_size"]) > traits.max_block_size else None
+    return None
 
 
 def _row(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -72,8 +66,6 @@ def _row(config: Config, problem: Problem, traits: Traits) -> str | None:
         return "a few work-items keep a core busy"
     if team == "block" and problem.integer("row_bytes") < SMALL_ROW:
         return "a small row has no work for a block"
-    if team == "subgroup" and (not traits.sub_group_size or block % traits.sub_group_size):
-        return "not a whole number of sub-groups"
     if team == "subgroup" and block == traits.sub_group_size:
         return "the same as a block of that size"
     return "too few work-items for a row" if team == "block" and block < 64 else None
@@ -88,7 +80,7 @@ def _few(config: Config, problem: Problem, traits: Traits) -> str | None:
 def _team_size(config: Config, problem: Problem, traits: Traits) -> int:
     """Work-items that read a row; a sub-group reads several rows that are shorter than its vectors."""
     if config["team"] != "subgroup":
-        return 1 if config["team"] == "item" else int(config["block_size"])
+        return team_size(config, traits)
     vectors = problem.integer("row_bytes") // (4 * int(config["vector_width"]))
     return min(traits.sub_group_size, 1 << (vectors - 1).bit_length())
 
@@ -118,8 +110,11 @@ def _copy_launch(problem: Problem, config: Config, count: int, traits: Traits) -
     return Launch(-(-count // (block * int(config["vectors"]) * int(config["vector_width"]))), block)
 
 
-GATHER_SPACE = Space((TEAM, VECTOR_WIDTH, GATHER_BLOCK, ROWS), (Constraint("shape", _shape), Constraint("row", _row)))
-COPY_SPACE = Space((VECTOR_WIDTH, COPY_BLOCK, VECTORS), (Constraint("shape", _shape),))
+GATHER_SPACE = Space(
+    (TEAM, VECTOR_WIDTH, GATHER_BLOCK, ROWS),
+    (BLOCK_FITS, SUB_GROUPS, Constraint("shape", _shape), Constraint("row", _row)),
+)
+COPY_SPACE = Space((VECTOR_WIDTH, COPY_BLOCK, VECTORS), (BLOCK_FITS, Constraint("shape", _shape)))
 ROUND_SPACE = Space((ROUND_BLOCK,), (Constraint("block_size", _few),))
 
 
@@ -177,7 +172,7 @@ def _row_kernel(form: str, doc: str) -> KernelSpec:
     space = GATHER_SPACE
     if form in ("adds", "counts"):
         shape = Constraint("shape", partial(_atomic_shape, form))
-        space = replace(GATHER_SPACE, constraints=(shape, *GATHER_SPACE.constraints[1:]))
+        space = replace(GATHER_SPACE, constraints=(BLOCK_FITS, SUB_GROUPS, shape, GATHER_SPACE.constraints[-1]))
     sums = (Argument("sums", "real", "out", "[n_teams, team] what each lane read, added up"),)
     return KernelSpec(
         name=f"roof_{form}",

@@ -36,8 +36,8 @@ _QUICK = Patience(repetitions=1, enough_s=0.0)
 """Of each shape on a processor, where a launch takes a tenth of a second of all cores; the best two are timed again."""
 _AGAIN = Patience(repetitions=5, enough_s=0.0)
 _MANY = Patience(repetitions=25, enough_s=0.0, hopeless=(math.inf,))
-_LENGTHS = {"rows_in_flight": 4, "vectors": 4}
-"""Values of axes, or the largest possible ones, below which a search on a processor leaves shapes out."""
+_LENGTHS = {"rows_in_flight", "vectors"}
+"""Axes with only the largest possible value in a search on a processor."""
 _PARTS = 4
 """Parts of the rows, one a launch, while the shapes are searched on a processor."""
 _READ_AGAIN_BYTES = 256 << 20
@@ -261,8 +261,8 @@ def _shapes(
     failure: MmsbgenError | None = None
     configs = spec.space.configs(problem, traits_of(device.info))
     if patience is _QUICK:
-        most = {name: max(int(config[name]) for config in configs) for name in _LENGTHS.keys() & configs[0]}
-        configs = [c for c in configs if all(int(c[name]) >= min(_LENGTHS[name], most[name]) for name in most)]
+        for name in _LENGTHS & configs[0].keys():
+            configs = [c for c in configs if c[name] == max(int(other[name]) for other in configs)]
     compile_side_by_side(device, [(spec, problem, config) for config in configs])
     for config in configs:
         try:

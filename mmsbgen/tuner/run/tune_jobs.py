@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends.opencl.programs import POCL
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import check_objective
 from mmsbgen.db.records.tuning_records import Key
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
-from mmsbgen.kernels.problem import Problem
+from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config, Traits
@@ -161,22 +161,21 @@ def _remembered(model: Model) -> Model:
 def _alike(spec: KernelSpec, problem: Problem, traits: Traits) -> Callable[[Config], object]:
     """The function from a configuration to what its program is made of, which is faster than to render it."""
 
-    def alike(config: Config) -> object:
+    @cache  # a choice asks for those of a thousand
+    def alike(*values: tuple[str, Value]) -> object:
+        config = dict(values)
         used = spec.variables(problem, config, traits)
         block = None if used.get("any_block") else spec.launch(problem, config, 1, traits).block
         return block, tuple(sorted((name, repr(value)) for name, value in used.items() if not callable(value)))
 
-    return alike
+    return lambda config: alike(*config.items())
 
 
 def _programs(family: KernelFamily, key: Key) -> Callable[[Config], str]:
     """The function from a configuration to the digest of its program, which renders each once."""
-    found: dict[str, str] = {}
 
-    def program(config: Config) -> str:
-        name = digest(dict(config))
-        if name not in found:
-            found[name] = program_digest(family, key, config)
-        return found[name]
+    @cache
+    def program(*values: tuple[str, Value]) -> str:
+        return program_digest(family, key, dict(values))
 
-    return program
+    return lambda config: program(*config.items())

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.families.graph.declare import ARCS_OUT, N, real_of
-from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS
+from mmsbgen.families.graph.declare import ARCS_OUT, N
+from mmsbgen.families.graph.round_kernels import BLOCK
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Argument, Expected, Judge, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -57,16 +58,8 @@ def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
     if problem.integer("features") > MOST_STATES:
         return f"messages have at most {MOST_STATES} states"
     block, lanes = int(config["block_size"]), int(config["lanes"])
-    if block % lanes:
-        return f"a block of {block} is not a whole number of teams of {lanes}"
-    size = (block // lanes * problem.integer("features") + block) * _size(problem)
-    if size > traits.local_memory:
-        return f"beliefs of {block // lanes} vertices take {size} bytes, and local memory has {traits.local_memory}"
-    return None
-
-
-def _size(problem: Problem) -> int:
-    return 8 if problem["dtype"] == "float64" else 4
+    size = (block // lanes * problem.integer("features") + block) * reals.real_bytes(problem)
+    return teams.too_much_local(size, traits)
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
@@ -76,13 +69,13 @@ def _default(problem: Problem, traits: Traits) -> Config:
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
     states, block = problem.integer("features"), int(config["block_size"])
     return {
-        "real": real_of(problem),
+        "real": reals.real_name(problem),
         "literal": "{!r}f".format,  # of polynomials, which only float has
         "Q": states,
         "best": problem["product"] == "max",
         "T": int(config["lanes"]),
         "teams": block // int(config["lanes"]),
-        "tile": min(block, _TILE_BYTES // (2 * states * _size(problem))),
+        "tile": min(block, _TILE_BYTES // (2 * states * reals.real_bytes(problem))),
         "entries_each": -(-states * states // block),
         "unrolled": traits.kind == "gpu" and states <= _UNROLLED,
     }
@@ -141,7 +134,7 @@ def messages_kernel(**given: Any) -> KernelSpec:
         template="graph/messages.jinja",
         doc="messages of belief propagation between neighbours, and what vertices believe of their state",
         arguments=(ARCS_OUT[0], _MATE, _LINKS, _COUPLING, _PRIORS, *results),
-        space=Space((BLOCK, _LANES), (BLOCKS, Constraint("lanes", _lanes))),
+        space=Space((BLOCK, _LANES), (teams.BLOCK_FITS, teams.splits("lanes"), Constraint("lanes", _lanes))),
         default=_default,
         variables=_variables,
         launch=_shape,

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from mmsbgen.families.graph import inputs
 from mmsbgen.families.graph.declare import ARCS_IN, IN_WEIGHTS, N
 from mmsbgen.families.graph.ranks import tiles
-from mmsbgen.families.graph.round_kernels import BLOCK, BLOCKS, LOOP, PER_ITEM, PER_UNIT, fits, shape
+from mmsbgen.families.graph.round_kernels import BLOCK, LOOP, PER_ITEM, PER_UNIT, fits, shape
 from mmsbgen.families.graph.sweeps import plain_default, plain_variables
 from mmsbgen.kernels.family import Argument, KernelSpec
 from mmsbgen.kernels.host_program import Launches
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -176,7 +177,7 @@ def _rank_variables(problem: Problem, config: Config, traits: Traits) -> dict[st
 
 def _held(problem: Problem, config: Config) -> int:
     """The shares that a block holds."""
-    return int(config["held"]) * 1024 // (8 if problem["dtype"] == "float64" else 4)
+    return int(config["held"]) * 1024 // reals.real_bytes(problem)
 
 
 def _rank_held(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -184,7 +185,7 @@ def _rank_held(config: Config, problem: Problem, traits: Traits) -> str | None:
         return None
     if config["loop"] == "launches" or traits.dialect != "cuda" or config["order"] == "given":
         return "only fused loops of CUDA hold shares, of order=degree: held must be 0"
-    sums = 2 * int(config["block_size"]) * (8 if problem["dtype"] == "float64" else 4)
+    sums = 2 * int(config["block_size"]) * reals.real_bytes(problem)
     block = int(config["held"]) * 1024 + sums
     if (block + _OF_DRIVER) * int(config["blocks_per_unit"]) > traits.launch_memory + _OF_DRIVER:
         return (
@@ -246,7 +247,7 @@ def pagerank_kernel(**given: Any) -> KernelSpec:
         arguments=(*_RANKS, *_HUBS, _PLACES, *arranged, *tiles.LAYOUT, _SETTINGS),
         space=Space(
             (_LOOP, BLOCK, PER_ITEM, _SUMS, _LANES, PER_UNIT, _ORDER, _CACHING, _BALANCE, _HELD),
-            (BLOCKS, *(Constraint(name, check) for name, check in checks.items())),
+            (teams.BLOCK_FITS, *(Constraint(name, check) for name, check in checks.items())),
         ),
         default=_rank_default,
         variables=_rank_variables,

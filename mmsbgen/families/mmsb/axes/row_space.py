@@ -7,6 +7,7 @@ from typing import Any
 from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED, row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Traits
 
@@ -36,26 +37,26 @@ def queue_length(problem: Problem, config: Config, traits: Traits) -> int:
     length = axes.chunks(problem, config, traits) * int(config["vector_width"])
     each = length * _queued_bytes(problem)
     if traits.kind == "cpu":
-        block, at_once = int(config["block_size"]), axes.work_items_at_once(config)
+        block, at_once = int(config["block_size"]), teams.work_items_at_once(config)
         return length if block * each <= 1 << 19 and at_once * each <= 1 << 18 else 0
     return length if each <= 1 << 10 else 0
 
 
 def _queued_bytes(problem: Problem) -> int:
-    return 4 + 3 * axes.element_size(problem)
+    return 4 + 3 * reals.real_bytes(problem)
 
 
 def shared_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     """Local memory of a block: the vectors placed there and the team's sums."""
     probs, grads, pi = places(config)
     rows = int(config["rows_in_flight"])
-    size = axes.team_size(config, traits)
-    teams = int(config["block_size"]) // size
+    size = teams.team_size(config, traits)
+    each_block = int(config["block_size"]) // size
     # A partner's row is held in its storage type.
-    element = rows * (probs == "S") * axes.stored_size(problem) + ((grads == "S") + (pi == "S")) * axes.element_size(
+    element = rows * (probs == "S") * axes.stored_size(problem) + ((grads == "S") + (pi == "S")) * reals.real_bytes(
         problem
     )
-    return teams * row_length(problem.integer("K")) * element + axes.sum_bytes(problem, config, traits, rows)
+    return each_block * row_length(problem.integer("K")) * element + teams.sum_bytes(problem, config, traits, rows)
 
 
 def _form(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -97,7 +98,7 @@ def _drawn(config: Config, problem: Problem, vectors: int, queue: int) -> str | 
 
     Each work-item also has ``vectors`` vectors and a queue of ``queue`` bytes.
     """
-    vector, block = int(config["vector_width"]) * axes.element_size(problem), int(config["block_size"])
+    vector, block = int(config["vector_width"]) * reals.real_bytes(problem), int(config["block_size"])
     if config["team"] == "subgroup":
         if vector > _DRAWN_BYTES:
             return f"draws by vectors of {vector} bytes in every work-item of a sub-group; at most {_DRAWN_BYTES}"
@@ -141,7 +142,7 @@ def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
 #: Constraints of every kernel that gathers rows and updates them: allowed forms, and memory.
 FORMS = (*axes.ROW_TEAM, Constraint("form", _form), Constraint("storage", _stored))
 MEMORY = (
-    axes.local_memory(shared_bytes),
+    teams.local_memory(shared_bytes),
     Constraint("private memory", _private),
     Constraint("accuracy", _accuracy),
     Constraint("lanes", _lanes),
@@ -185,7 +186,7 @@ def row_config(placement: str, team: str, width: int, block: int, rows: int) -> 
     }
 
 
-ROW_AXES = (PLACEMENT, axes.TEAM, axes.VECTOR_WIDTH, axes.BLOCK_SIZE, ROWS_IN_FLIGHT, axes.REDUCTION)
+ROW_AXES = (PLACEMENT, teams.TEAM, teams.VECTOR_WIDTH, teams.BLOCK_SIZE, ROWS_IN_FLIGHT, teams.REDUCTION)
 #: From the fastest on CPUs to the one that suits any device and row.
 ANYWHERE = [
     row_config("THREAD", "item", 16, 1, 2),

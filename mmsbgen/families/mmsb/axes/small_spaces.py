@@ -8,18 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.families.mmsb.axes.common_axes import (
-    BLOCK_SIZE,
-    COMMON,
-    common,
-    element_size,
-    first_valid,
-    launch_items,
-    stored_size,
-)
+from mmsbgen.families.mmsb.axes.common_axes import COMMON, common, stored_size
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.graph.edgeset import EdgeSet
 from mmsbgen.kernels.family import Argument, KernelSpec, Workload, named
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Space, Traits
 
@@ -128,7 +121,7 @@ def edge_set_arguments(prefix: str, edges: EdgeSet) -> dict[str, Any]:
 
 def row_bytes(problem: Problem) -> int:
     """Bytes of a row of reals."""
-    return row_length(problem.integer("K")) * element_size(problem)
+    return row_length(problem.integer("K")) * reals.real_bytes(problem)
 
 
 def stored_row_bytes(problem: Problem) -> int:
@@ -152,11 +145,11 @@ def defaults(
     last = config(space, team="item", reduction="none", block_size=1)
     first = [sub_groups] if sub_groups else []
     short = gpu | {"block_size": 32}
-    on_gpu = first_valid(
+    on_gpu = teams.first_valid(
         [config(space, **values) for values in (*first, gpu, short, short | {"reduction": "local"})] + [last],
         space.refusal,
     )
-    on_cpu = first_valid([config(space, **(cpu or {})), last], space.refusal)
+    on_cpu = teams.first_valid([config(space, **(cpu or {})), last], space.refusal)
     return lambda problem, traits: (on_cpu if traits.kind == "cpu" else on_gpu)(problem, traits)
 
 
@@ -166,7 +159,7 @@ TEAM_CPU = {"team": "item", "reduction": "none", "vector_width": 8, "block_size"
 ITEMS_GPU = {"block_size": 128, "vector_width": 1}
 ITEMS_CPU = {"block_size": 64, "vector_width": 1}
 
-SCALAR_SPACE = Space((BLOCK_SIZE,), COMMON)
+SCALAR_SPACE = Space((teams.BLOCK_SIZE,), COMMON)
 
 
 def kernel(
@@ -188,7 +181,7 @@ def kernel(
         "space": SCALAR_SPACE,
         "default": defaults(SCALAR_SPACE, ITEMS_GPU, ITEMS_CPU),
         "variables": common,
-        "launch": launch_items,
+        "launch": teams.launch_items,
     }
     given = {"arguments": arguments, "parameters": tuple(parameters.split()), "traffic": traffic, "workload": workload}
     return KernelSpec(name=name, doc=doc, **usual | given | more)

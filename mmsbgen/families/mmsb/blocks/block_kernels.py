@@ -9,13 +9,14 @@ from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.numbers.row_layout import ROW_MULTIPLE, room, row_length
 from mmsbgen.kernels.family import Argument, Launch
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 # Stage 2 ------------------------------------------------------------------------------------------------------
 
 
-_SHARED_SPACE = Space((axes.BLOCK_SIZE,), (*axes.COMMON, axes.local_memory(lambda p, c, t: 4 * int(c["block_size"]))))
+_SHARED_SPACE = Space((teams.BLOCK_SIZE,), (*axes.COMMON, teams.local_memory(lambda p, c, t: 4 * int(c["block_size"]))))
 
 SHARED_PARTNERS = usual.kernel(
     "blocks",
@@ -34,7 +35,7 @@ SHARED_PARTNERS = usual.kernel(
         "n_total seed iteration",
     ),
     "N n dtype",
-    lambda p: p.integer("n") * (5 * 4 + axes.element_size(p)),
+    lambda p: p.integer("n") * (5 * 4 + reals.real_bytes(p)),
     space=_SHARED_SPACE,
     default=usual.defaults(_SHARED_SPACE, {"block_size": 512}, {"block_size": 1}),
     variables=lambda problem, config, traits: axes.common(problem, config, traits, room=room(problem), stars=False),
@@ -77,10 +78,10 @@ def _tile(config: Config, problem: Problem, traits: Traits) -> str | None:
         return "a tile a work-item is for CPUs"
     if pairs % width:
         return f"sums of {pairs} pairs do not fill vectors of {width}"
-    each = tile * (int(config["panel"]) * axes.element_size(problem) + usual.row_bytes(problem))
+    each = tile * (int(config["panel"]) * reals.real_bytes(problem) + usual.row_bytes(problem))
     # Intel's runtime 2026.22 combines work-items into vectors at any vector width if rows have at most two vectors.
     short = "Intel" in traits.platform and axes.row_vectors(problem, config) <= 2
-    if reason := axes.vectorised_memory(each, {**config, "vector_width": 1} if short else config):
+    if reason := teams.vectorised_memory(each, {**config, "vector_width": 1} if short else config):
         return reason
     needed = block * each
     return f"{needed} bytes of thread-local arrays; at most {_PRIVATE_BYTES}" if needed > _PRIVATE_BYTES else None
@@ -101,17 +102,17 @@ def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     tile, partners, block, _ = _sizes(config)
     panel = int(config["panel"])
     elements = panel * tile + _SLICE * tile + block * partners * (_SLICE + 1)
-    return elements * axes.element_size(problem)
+    return elements * reals.real_bytes(problem)
 
 
 _TILE_SPACE = Space(
-    (TILE_TEAM, TILE, IN_FLIGHT, PANEL, axes.VECTOR_WIDTH, axes.BLOCK_SIZE),
+    (TILE_TEAM, TILE, IN_FLIGHT, PANEL, teams.VECTOR_WIDTH, teams.BLOCK_SIZE),
     (
         *axes.COMMON,
         *(c for c in axes.ROW_TEAM if c.name == "vector width"),
         Constraint("tile", _tile),
         Constraint("panel", _panel),
-        axes.local_memory(tile_bytes),
+        teams.local_memory(tile_bytes),
     ),
 )
 
@@ -158,7 +159,7 @@ _TILES_GPU = [
 
 
 def _tile_default() -> usual.Chooser:
-    cpu, gpu = (axes.first_valid(candidates, _TILE_SPACE.refusal) for candidates in (_TILES_CPU, _TILES_GPU))
+    cpu, gpu = (teams.first_valid(candidates, _TILE_SPACE.refusal) for candidates in (_TILES_CPU, _TILES_GPU))
     return lambda problem, traits: (cpu if traits.kind == "cpu" else gpu)(problem, traits)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, MOST_GROUPS, room, row_length
 from mmsbgen.families.mmsb.reference import block_equations, equations, verify, workloads
-from mmsbgen.families.mmsb.reference.workloads import ITERATION, SEED, real_type, roundoff
+from mmsbgen.families.mmsb.reference.workloads import ITERATION, SEED, roundoff
 from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, exact, wrong_of
+from mmsbgen.kernels.kit.reals import real_type
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 

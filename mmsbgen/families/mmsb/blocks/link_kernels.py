@@ -11,6 +11,7 @@ from mmsbgen.families.mmsb.axes.row_space import row_config
 from mmsbgen.families.mmsb.blocks import block_workloads
 from mmsbgen.families.mmsb.numbers.row_layout import MOST_GROUPS, row_length
 from mmsbgen.kernels.family import Argument
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -28,7 +29,7 @@ _MOST_GROUPS = {"cpu": 256, "gpu": MOST_GROUPS}
 
 def most_groups(problem: Problem, traits: Traits) -> int:
     """Largest number of groups of counts that block_links may write, by kind of device and memory."""
-    kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * axes.element_size(problem))
+    kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * reals.real_bytes(problem))
     return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, MOST_GROUPS), kept))
 
 
@@ -126,7 +127,7 @@ def _links_default(problem: Problem, traits: Traits) -> Config:
     if traits.kind == "cpu":
         enough = min(enough, 64)
     groups = max(int(g) for g in GROUPS.values if int(g) <= enough)
-    return axes.first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(
+    return teams.first_valid([config | {"groups": groups} for config in candidates], LINKS_SPACE.refusal)(
         problem, traits
     )
 
@@ -145,7 +146,7 @@ BLOCK_LINKS = usual.kernel(
     space=LINKS_SPACE,
     default=_links_default,
     variables=_links_variables,
-    launch=lambda problem, config, count, traits: axes.launch_teams(problem, config, links_groups(config), traits),
+    launch=lambda problem, config, count, traits: teams.launch_teams(problem, config, links_groups(config), traits),
     check_problem=block_workloads.small,
     used_with=usual.SHARED,
 )

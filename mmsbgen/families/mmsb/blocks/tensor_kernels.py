@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from mmsbgen.families.mmsb.axes import small_spaces as usual
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, first_valid
+from mmsbgen.families.mmsb.axes.common_axes import COMMON, common
 from mmsbgen.families.mmsb.blocks import block_workloads, tensor_workloads
 from mmsbgen.families.mmsb.numbers.row_layout import half_room, half_row, room, row_length
 from mmsbgen.kernels.family import Argument, Launch, named
+from mmsbgen.kernels.kit import teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -88,9 +89,9 @@ def tile_bytes(problem: Problem, config: Config, traits: Traits) -> int:
 
 
 _TENSOR = Constraint("tensor cores", _tensor)
-_ROWS = Space((BLOCK_SIZE,), (*COMMON, _TENSOR))
+_ROWS = Space((teams.BLOCK_SIZE,), (*COMMON, _TENSOR))
 TILES = Space(
-    (TILE_ROWS, TILE_COLUMNS, DEPTH, STAGES, INSTRUCTION, BLOCK_SIZE),
+    (TILE_ROWS, TILE_COLUMNS, DEPTH, STAGES, INSTRUCTION, teams.BLOCK_SIZE),
     (*COMMON, _TENSOR, Constraint("tiles", _tiles), Constraint("local memory", _ring)),
 )
 
@@ -154,7 +155,7 @@ def _launch_tiles(b_layout: str) -> Any:
 
 
 def _rows_default(size: int) -> Any:
-    return first_valid([{"block_size": size}, {"block_size": 32}], _ROWS.refusal)
+    return teams.first_valid([{"block_size": size}, {"block_size": 32}], _ROWS.refusal)
 
 
 def tile(rows: int, columns: int, depth: int, stages: int, block: int, instruction: str = "mma") -> dict[str, Any]:
@@ -163,7 +164,7 @@ def tile(rows: int, columns: int, depth: int, stages: int, block: int, instructi
     return sizes | {"instruction": instruction}
 
 
-_tiles_default = first_valid(
+_tiles_default = teams.first_valid(
     [
         tile(128, 128, 64, 3, 256, "wgmma"),
         tile(128, 128, 64, 2, 256),

@@ -1,4 +1,4 @@
-"""Counter-based random numbers in NumPy: the reference of ``philox``, ``normals`` and ``draws`` in templates/common.
+"""Counter-based random numbers in NumPy: the reference of the templates in ``templates/mmsb/draws``.
 
 Philox4x32-7 (Salmon, Moraes, Dror, Shaw 2011).  The key is the seed; the counter is (index, vertex, iteration,
 purpose and draw).  The words therefore do not depend on the launch shape, and no two purposes share words.

@@ -16,12 +16,12 @@ from mmsbgen.families.mmsb.reference.workloads import (
     RANDOM,
     ROTATIONS,
     SEED,
-    real_type,
     roundoff,
     small,
     state_of,
 )
 from mmsbgen.kernels.family import Array, Judge, Repeats, Units, Workload, all_units, at_turn
+from mmsbgen.kernels.kit.reals import real_type
 from mmsbgen.kernels.problem import Problem
 
 #: Requested communities per link.

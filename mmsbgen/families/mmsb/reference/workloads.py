@@ -11,6 +11,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.numbers.storage import Storage, storage_of
 from mmsbgen.families.mmsb.reference import equations, verify
 from mmsbgen.kernels.family import Array, Units, Workload, all_units, at_turn, exact, wrong_of
+from mmsbgen.kernels.kit.reals import real_type
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 
@@ -22,11 +23,6 @@ ROTATIONS = 8
 ROUNDS = 8
 #: The arguments of kernels that draw.
 RANDOM: dict[str, Any] = {"seed": np.uint64(SEED), "iteration": np.uint32(ITERATION)}
-
-
-def real_type(problem: Problem) -> type[np.floating[Any]]:
-    """The NumPy type of the problem's reals."""
-    return np.float64 if problem["dtype"] == "float64" else np.float32
 
 
 def roundoff(problem: Problem) -> float:

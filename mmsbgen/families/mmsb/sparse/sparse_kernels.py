@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from mmsbgen.families.mmsb.axes import small_spaces as usual
-from mmsbgen.families.mmsb.axes.common_axes import common, launch_items
+from mmsbgen.families.mmsb.axes.common_axes import common
 from mmsbgen.families.mmsb.axes.small_spaces import row_bytes as dense_bytes
 from mmsbgen.families.mmsb.sparse import sparse_pair_workloads, sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of
 from mmsbgen.families.mmsb.sparse.sparse_sweeps import ALL, KNOWN, PARAMETERS, SPARSE_DRAWS, SPARSE_ROWS, row_bytes
 from mmsbgen.kernels.family import Argument, named
+from mmsbgen.kernels.kit import teams
 from mmsbgen.kernels.problem import Problem
 
 _kernel = partial(
@@ -98,7 +99,7 @@ SPARSE_GATHER = _kernel(
     ),
     _PAIRS,
     _pair_traffic,
-    launch=lambda p, config, count, traits: launch_items(p, config, count * entries_of(p), traits),
+    launch=lambda p, config, count, traits: teams.launch_items(p, config, count * entries_of(p), traits),
 )
 
 SPARSE_REPLACE = _kernel(

@@ -10,11 +10,12 @@ import numpy as np
 from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
 from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.reference.pair_workloads import of_pairs
-from mmsbgen.families.mmsb.reference.workloads import real_type, roundoff
+from mmsbgen.families.mmsb.reference.workloads import roundoff
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, entries_of
 from mmsbgen.families.mmsb.sparse.sparse_workloads import graph_of, rows_of
 from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units
+from mmsbgen.kernels.kit.reals import real_type
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 

@@ -11,6 +11,7 @@ from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_BOUND, PARTS
 from mmsbgen.families.mmsb.sparse import sparse_workloads
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, table_groups
 from mmsbgen.kernels.family import Argument, Launch, named
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -79,18 +80,6 @@ def _table(config: Config, problem: Problem, traits: Traits) -> str | None:
     return None
 
 
-def _sub_groups(config: Config, problem: Problem, traits: Traits) -> str | None:
-    if config["team"] == "item":
-        return None
-    lanes, block = traits.sub_group_size, int(config["block_size"])
-    if not lanes:
-        return "the device has no sub-groups"
-    return f"a block of {block} is not a whole number of sub-groups of {lanes}" if block % lanes else None
-
-
-SUB_GROUPS = Constraint("sub-groups", _sub_groups)
-
-
 def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
     """A work-item keeps the largest entries and the rows in flight in thread-local arrays."""
     if config["team"] == "item" and traits.kind != "cpu" and entries_of(problem) > 32:
@@ -99,7 +88,7 @@ def _private(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
-    lanes, entries, size = team_lanes(config, traits), entries_of(problem), axes.element_size(problem)
+    lanes, entries, size = team_lanes(config, traits), entries_of(problem), reals.real_bytes(problem)
     table = int(config["slots"]) * (6 + size) if config["table"] == "hash" else 0
     rows = entries * (4 + 3 * size) + 2 * size if lanes > 1 else 0
     # Each team's memory begins at a multiple of 16 bytes; numbers of 8 bytes are aligned in it.
@@ -107,7 +96,7 @@ def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
 
 
 def _tables(problem: Problem) -> int:
-    return table_groups(problem.integer("K"), axes.element_size(problem))
+    return table_groups(problem.integer("K"), reals.real_bytes(problem))
 
 
 def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
@@ -122,13 +111,13 @@ def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 CONSTRAINTS = (
     *axes.COMMON,
-    SUB_GROUPS,
+    teams.SUB_GROUPS,
     Constraint("table", _table),
     Constraint("tables", _fits),
     Constraint("thread-local arrays", _private),
-    axes.local_memory(_local_bytes),
+    teams.local_memory(_local_bytes),
 )
-ROWS_SPACE = Space((TABLE, SPARSE_TEAM, SLOTS, axes.BLOCK_SIZE, FLIGHT), CONSTRAINTS)
+ROWS_SPACE = Space((TABLE, SPARSE_TEAM, SLOTS, teams.BLOCK_SIZE, FLIGHT), CONSTRAINTS)
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
@@ -179,7 +168,7 @@ def _launch(problem: Problem, config: Config, count: int, traits: Traits) -> Lau
 
 def row_bytes(problem: Problem) -> int:
     """Bytes of a sparse row."""
-    return entries_of(problem) * (4 + axes.element_size(problem))
+    return entries_of(problem) * (4 + reals.real_bytes(problem))
 
 
 def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[str, Any]:
@@ -187,11 +176,11 @@ def _config(table: str, team: str, slots: int, block: int, rows: int) -> dict[st
 
 
 _ITEMS = [_config("direct", "item", 64, block, 1) for block in (32, 4, 1)]
-_ON_CPU = axes.first_valid(_ITEMS[1:], ROWS_SPACE.refusal)
+_ON_CPU = teams.first_valid(_ITEMS[1:], ROWS_SPACE.refusal)
 _LAST = [_config("direct", "subgroup", 64, 128, 1), *_ITEMS]
 #: By the fewest slots.
 _ON_GPU = {
-    least: axes.first_valid(
+    least: teams.first_valid(
         [
             _config("hash", "subgroup", slots, block, rows)
             for slots in (256, 512, 1024, 2048)

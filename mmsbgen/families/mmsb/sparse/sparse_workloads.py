@@ -14,11 +14,12 @@ from mmsbgen.families.mmsb.numbers import sparse_rows as rows_format
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA, row_length
 from mmsbgen.families.mmsb.reference import sparse_draws as noisy
 from mmsbgen.families.mmsb.reference import sparse_equations as sparse
-from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, real_type, roundoff, strengths
+from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, roundoff, strengths
 from mmsbgen.families.mmsb.sparse import sparse_draw_checks
 from mmsbgen.families.mmsb.sparse.sparse_sizes import DEGREE, FIXED_POINT, degree_of, entries_of, floor_of, table_groups
 from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, KernelSpec, Units, Workload
+from mmsbgen.kernels.kit.reals import real_type
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 

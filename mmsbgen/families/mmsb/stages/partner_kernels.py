@@ -12,6 +12,7 @@ from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.families.mmsb.reference import pair_workloads, workloads
 from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Space, Traits
 
@@ -20,7 +21,7 @@ from mmsbgen.kernels.space import Axis, Config, Space, Traits
 PARTNER_TEAM = Axis("team", ("draw", "item", "block"), "a work-item a draw, a work-item a vertex, a block a vertex")
 
 
-PARTNER_SPACE = Space((PARTNER_TEAM, axes.BLOCK_SIZE), axes.COMMON)
+PARTNER_SPACE = Space((PARTNER_TEAM, teams.BLOCK_SIZE), axes.COMMON)
 
 
 def _launch_partners(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
@@ -50,7 +51,7 @@ SAMPLE_PARTNERS = usual.kernel(
         "n_total seed iteration",
     ),
     "N m n dtype partners",
-    lambda p: p.integer("m") * p.integer("n") * (4 + 4 + axes.element_size(p) + 4 * 32),
+    lambda p: p.integer("m") * p.integer("n") * (4 + 4 + reals.real_bytes(p) + 4 * 32),
     space=PARTNER_SPACE,
     default=usual.defaults(PARTNER_SPACE, {"team": "block", "block_size": 32}, {"team": "item", "block_size": 1}),
     variables=lambda problem, config, traits: axes.common(
@@ -63,20 +64,20 @@ SAMPLE_PARTNERS = usual.kernel(
 
 # Rows, and pairs of rows --------------------------------------------------------------------------------------
 
-ROW_AXES = (axes.TEAM, axes.VECTOR_WIDTH, axes.BLOCK_SIZE, axes.REDUCTION)
+ROW_AXES = (teams.TEAM, teams.VECTOR_WIDTH, teams.BLOCK_SIZE, teams.REDUCTION)
 
 
 def _explain_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     """Local memory in bytes: two sums, and a value with its index for every partial sum."""
-    sums = axes.sum_bytes(problem, config, traits, values=2)
-    return sums + sums // (4 * axes.element_size(problem)) * (axes.element_size(problem) + 4)
+    sums = teams.sum_bytes(problem, config, traits, values=2)
+    return sums + sums // (4 * reals.real_bytes(problem)) * (reals.real_bytes(problem) + 4)
 
 
 def _row_space(needed: Callable[[Problem, Config, Traits], int]) -> Space:
-    return Space(ROW_AXES, (*axes.ROW_TEAM, axes.local_memory(needed)))
+    return Space(ROW_AXES, (*axes.ROW_TEAM, teams.local_memory(needed)))
 
 
-PAIR_SPACE = _row_space(partial(axes.sum_bytes, values=2))
+PAIR_SPACE = _row_space(partial(teams.sum_bytes, values=2))
 
 
 def _row_kernel(
@@ -94,7 +95,7 @@ def _row_kernel(
         space=space,
         default=usual.defaults(space, usual.TEAM_GPU, usual.TEAM_CPU, sub_groups=sub_groups),
         variables=lambda problem, config, traits: axes.row_team(problem, config, traits, unrolled=False),
-        launch=axes.launch_teams,
+        launch=teams.launch_teams,
         carry=axes.of_row,
         check_problem=workloads.small,
         demand=lambda p, c, t: axes.rows_of_team(
@@ -113,7 +114,7 @@ UPDATE_PI = _row_kernel(
     lambda p: 2 * p.integer("m") * usual.row_bytes(p),
     used_with=usual.LISTED | {"storage": STORAGES[:1]},
     units="m",
-    space=_row_space(partial(axes.sum_bytes, values=1)),
+    space=_row_space(partial(teams.sum_bytes, values=1)),
     sums=0,
     rows=1,
 )
@@ -160,7 +161,7 @@ EXPLAIN_AT = _row_kernel(
 
 
 # Six columns in double precision, with one number per work-item.
-SUM_SPACE = Space((axes.BLOCK_SIZE,), (*axes.COMMON, axes.local_memory(lambda p, c, t: 6 * 8 * int(c["block_size"]))))
+SUM_SPACE = Space((teams.BLOCK_SIZE,), (*axes.COMMON, teams.local_memory(lambda p, c, t: 6 * 8 * int(c["block_size"]))))
 
 PERPLEXITY_SUM = usual.kernel(
     "stages",
@@ -179,6 +180,6 @@ PERPLEXITY_SUM = usual.kernel(
     lambda p: 28 * p.integer("pairs"),
     space=SUM_SPACE,
     default=usual.defaults(SUM_SPACE, usual.ITEMS_GPU, {"block_size": 16}),
-    launch=axes.launch_blocks,
+    launch=teams.launch_blocks,
     check_problem=workloads.small,
 )

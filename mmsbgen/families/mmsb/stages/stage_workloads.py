@@ -14,9 +14,10 @@ from mmsbgen.families.mmsb.numbers.partner_rule import PartnerRule, distinct_non
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED, row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import equations, workloads
-from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, real_type, roundoff, state_of
+from mmsbgen.families.mmsb.reference.workloads import ITERATION, ROTATIONS, SEED, roundoff, state_of
 from mmsbgen.graph.edgeset import EdgeSet
 from mmsbgen.kernels.family import Array, Expected, Judge, Units, Workload, all_units, at_turn
+from mmsbgen.kernels.kit.reals import real_type
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config
 

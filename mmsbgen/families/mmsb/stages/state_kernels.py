@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from mmsbgen.families.mmsb.axes import small_spaces as usual
-from mmsbgen.families.mmsb.axes.common_axes import BLOCK_SIZE, COMMON, common, element_size
+from mmsbgen.families.mmsb.axes.common_axes import COMMON, common
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Argument
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.space import Axis, Space
 
 _kernel = partial(usual.kernel, "state", check_problem=workloads.small, used_with=usual.DENSE)
@@ -54,7 +55,7 @@ EXCHANGE_SLOTS = _kernel(
 )
 
 ACCUMULATE = Axis("accumulate", (False, True), "add to the rows (posterior mean) instead of copying them")
-GATHER_SPACE = Space((BLOCK_SIZE, ACCUMULATE), COMMON)
+GATHER_SPACE = Space((teams.BLOCK_SIZE, ACCUMULATE), COMMON)
 
 GATHER_ROWS = _kernel(
     workloads.gather_rows,
@@ -111,5 +112,5 @@ DRAWS = _kernel(
         "iteration seed",
     ),
     "pairs dtype",
-    lambda p: p.integer("pairs") * (16 + 5 * element_size(p)),
+    lambda p: p.integer("pairs") * (16 + 5 * reals.real_bytes(p)),
 )

@@ -8,6 +8,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import MAX_UNROLLED, theta_groups
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import pair_workloads, workloads
 from mmsbgen.kernels.family import Argument, Demand, Launch
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
@@ -62,11 +63,11 @@ def _partial_compiles(config: Config, problem: Problem, traits: Traits) -> str |
 
 
 PARTIAL_SPACE = Space(
-    (axes.TEAM, axes.VECTOR_WIDTH, axes.BLOCK_SIZE, axes.REDUCTION, ACCUMULATORS, PAIRS_IN_FLIGHT),
+    (teams.TEAM, teams.VECTOR_WIDTH, teams.BLOCK_SIZE, teams.REDUCTION, ACCUMULATORS, PAIRS_IN_FLIGHT),
     (
         *axes.ROW_TEAM,
         Constraint("pairs in flight", _pairs_in_flight),
-        axes.local_memory(lambda p, c, t: axes.sum_bytes(p, c, t, int(c["pairs_in_flight"]))),
+        teams.local_memory(lambda p, c, t: teams.sum_bytes(p, c, t, int(c["pairs_in_flight"]))),
         Constraint("unroll", _unroll),
         Constraint("compiler", _partial_compiles),
     ),
@@ -89,19 +90,17 @@ def _partial_default(problem: Problem, traits: Traits) -> Config:
         narrow = storage_of(problem).narrow
         width = 8 if narrow else 4
         block = axes.block_for(problem, width, 1 if narrow else 2)
-        words = (
-            -(-axes.row_vectors(problem, {"vector_width": width}) // block) * axes.element_size(problem) * width // 4
-        )
+        words = -(-axes.row_vectors(problem, {"vector_width": width}) // block) * reals.real_bytes(problem) * width // 4
         kept = [pairs for pairs in (4, 2, 1) if block * words * (pairs + 1) <= _REGISTERS]
-        teams = [
+        sizes = [
             *({"block_size": block, "accumulators": "registers", "pairs_in_flight": pairs} for pairs in kept),
             {"block_size": block, "accumulators": "global"},
             {"block_size": 32, "accumulators": "global"},
         ]
         shared = {"team": "block", "vector_width": width}
-        candidates = [shared | {"reduction": reduction} | team for reduction in ("shuffle", "local") for team in teams]
+        candidates = [shared | {"reduction": reduction} | team for reduction in ("shuffle", "local") for team in sizes]
         candidates.append(_ALONE)
-    return axes.first_valid([usual.config(PARTIAL_SPACE, **values) for values in candidates], PARTIAL_SPACE.refusal)(
+    return teams.first_valid([usual.config(PARTIAL_SPACE, **values) for values in candidates], PARTIAL_SPACE.refusal)(
         problem, traits
     )
 
@@ -110,7 +109,7 @@ def _partial_demand(problem: Problem, config: Config, traits: Traits) -> Demand:
     """Resource demand: both sums are read and written in every turn of pairs, unless they are in registers."""
     pairs, groups = int(config["pairs_in_flight"]), theta_groups(problem)
     turns = -(-problem.integer("m") // (groups * pairs))
-    vectors = axes.chunks(problem, config, traits) * int(config["vector_width"]) * axes.element_size(problem)
+    vectors = axes.chunks(problem, config, traits) * int(config["vector_width"]) * reals.real_bytes(problem)
     kept = {"global": 0, "private": 2, "registers": 2 + pairs}[str(config["accumulators"])]
     return axes.rows_of_team(
         problem,
@@ -152,7 +151,7 @@ THETA_PARTIAL = usual.kernel(
         pairs=int(config["pairs_in_flight"]),
         dot_names=[f"dot{j}" for j in range(int(config["pairs_in_flight"]))],
     ),
-    launch=axes.launch_teams,
+    launch=teams.launch_teams,
     carry=axes.of_row,
     check_problem=pair_workloads.small_with_groups,
     demand=_partial_demand,
@@ -170,9 +169,7 @@ def _communities(config: Config) -> int:
 
 
 def _share(config: Config, problem: Problem, traits: Traits) -> str | None:
-    share, block, groups = int(config["share"]), int(config["block_size"]), theta_groups(problem)
-    if block % share:
-        return f"a block of {block} is not a whole number of teams of {share}"
+    share, groups = int(config["share"]), theta_groups(problem)
     if share > groups:
         return f"{share} work-items for {groups} groups: some would idle"
     return None
@@ -183,7 +180,10 @@ def _end_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     return 16 * (int(config["block_size"]) + _communities(config)) if int(config["share"]) > 1 else 0
 
 
-END_SPACE = Space((SHARE, axes.BLOCK_SIZE), (*axes.COMMON, Constraint("share", _share), axes.local_memory(_end_bytes)))
+END_SPACE = Space(
+    (SHARE, teams.BLOCK_SIZE),
+    (*axes.COMMON, teams.splits("share"), Constraint("share", _share), teams.local_memory(_end_bytes)),
+)
 
 
 def _end_default(problem: Problem, traits: Traits) -> Config:
@@ -194,7 +194,7 @@ def _end_default(problem: Problem, traits: Traits) -> Config:
         for block in ((64, 1) if traits.kind == "cpu" else (256, 64, 32, 1))
         for share in shares
     ]
-    return axes.first_valid(candidates, END_SPACE.refusal)(problem, traits)
+    return teams.first_valid(candidates, END_SPACE.refusal)(problem, traits)
 
 
 THETA_END = usual.kernel(

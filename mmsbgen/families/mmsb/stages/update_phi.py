@@ -12,6 +12,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import row_length
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.kernels.family import Argument, Demand
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Sweep, Traits
 
@@ -42,7 +43,7 @@ def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
     if traits.kind != "cpu" or "Intel" not in traits.platform or config["team"] != "item":
         return None
     storage, draws = storage_of(problem), problem["step"] == "split" and problem["noise"] == "on"
-    if config["placement"] not in axes.GEN or not storage.narrow or not draws or axes.work_items_at_once(config) == 1:
+    if config["placement"] not in axes.GEN or not storage.narrow or not draws or teams.work_items_at_once(config) == 1:
         return None
     turns, rows = axes.chunks(problem, config, traits), int(config["rows_in_flight"])
     if turns * rows <= _MOST_VECTORISED:
@@ -56,13 +57,13 @@ def _compiles(config: Config, problem: Problem, traits: Traits) -> str | None:
 SPACE = Space(
     (
         row_space.PLACEMENT,
-        axes.TEAM,
-        axes.VECTOR_WIDTH,
-        axes.BLOCK_SIZE,
+        teams.TEAM,
+        teams.VECTOR_WIDTH,
+        teams.BLOCK_SIZE,
         row_space.ROWS_IN_FLIGHT,
         PREFETCH,
         NORMALISE,
-        axes.REDUCTION,
+        teams.REDUCTION,
     ),
     (
         *row_space.FORMS,
@@ -115,7 +116,7 @@ _ANYWHERE = [
 def default(problem: Problem, traits: Traits) -> Config:
     """Default configuration: a work-item per vertex on CPUs, a sub-group or a block per vertex on GPUs."""
     if traits.kind == "cpu":
-        return axes.first_valid(_ANYWHERE, SPACE.refusal)(problem, traits)
+        return teams.first_valid(_ANYWHERE, SPACE.refusal)(problem, traits)
     # With a few chunks per work-item, a multiprocessor's registers hold the rows of enough teams.
     narrow, vectors = storage_of(problem).narrow, axes.row_vectors(problem, {"vector_width": 4})
     if traits.sub_group_size > 1:
@@ -135,7 +136,7 @@ def default(problem: Problem, traits: Traits) -> Config:
         # Sums in local memory cost less in smaller teams: 4 % from the best at K = 1024 with NVIDIA's OpenCL.
         size = 64 if vectors <= 256 else 128
         first = [_gpu(2, size, "block", "RRR", "local", rows) for rows in (4, 2, 1)]
-    return axes.first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
+    return teams.first_valid([*first, *_GPU_DEFAULTS, *_ANYWHERE], SPACE.refusal)(problem, traits)
 
 
 def traffic(problem: Problem) -> int:
@@ -158,7 +159,7 @@ def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
     probs, grads, pi = row_space.places(config)
     rows, width, partners = int(config["rows_in_flight"]), int(config["vector_width"]), problem.integer("n")
     elements = axes.chunks(problem, config, traits) * width
-    real, stored = axes.element_size(problem), axes.stored_size(problem)
+    real, stored = reals.real_bytes(problem), axes.stored_size(problem)
     of_reals = usual.row_bytes(problem) * (_SUM[grads] + _OWN[pi]) / rows
     near = problem.integer("m") * partners * (usual.stored_row_bytes(problem) * _PARTNER[probs] + of_reals)
     return Demand(
@@ -168,7 +169,7 @@ def demand(problem: Problem, config: Config, traits: Traits) -> Demand:
         local=row_space.shared_bytes(problem, config, traits),
         private=elements * (rows * stored * (probs in "RL") + real * ((grads in "RL") + (pi in "RL"))),
         wanted=rows * stored * (elements if config["placement"] in axes.GEN else width),
-        barriers=axes.barriers(config, traits, -(-partners // rows)),
+        barriers=teams.barriers(config, traits, -(-partners // rows)),
         busy=axes.busy(problem, config, traits),
     )
 
@@ -211,7 +212,7 @@ UPDATE_PHI = usual.kernel(
     space=SPACE,
     default=default,
     variables=variables,
-    launch=axes.launch_teams,
+    launch=teams.launch_teams,
     # Without it update_pi must run too, so times are not comparable; the user selects it explicitly.
     modes=("normalise",),
     used_with=usual.LISTED,

@@ -17,6 +17,7 @@ from mmsbgen.families.mmsb.reference import workloads
 from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.families.mmsb.stars import star_workloads
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch, named
+from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Constraint, Space, Traits
 
@@ -26,7 +27,7 @@ def _ranks(problem: Problem, config: Config, traits: Traits) -> int:
     return 8 * block if block > 1 else 0
 
 
-_SPACE = Space((axes.BLOCK_SIZE,), (*axes.COMMON, axes.local_memory(_ranks)))
+_SPACE = Space((teams.BLOCK_SIZE,), (*axes.COMMON, teams.local_memory(_ranks)))
 
 
 DRAW_STARS = usual.kernel(
@@ -49,10 +50,10 @@ DRAW_STARS = usual.kernel(
         "n_total seed iteration",
     ),
     "N m dtype",
-    lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + axes.element_size(p) + 2 * 32),
+    lambda p: workloads.ROUNDS * p.integer("m") * (4 + 4 + 4 + reals.real_bytes(p) + 2 * 32),
     space=_SPACE,
     default=usual.defaults(_SPACE, {"block_size": 512}, {"block_size": 1}),
-    launch=axes.launch_blocks,
+    launch=teams.launch_blocks,
     check_problem=workloads.small,
     used_with=usual.STARS,
 )
@@ -90,8 +91,8 @@ DRAW_SHARED = replace(
         "n_total seed iteration",
     ),
     variables=lambda p, c, t: block_kernels.SHARED_PARTNERS.variables(p, c, t) | {"stars": True},
-    launch=axes.launch_blocks,
-    traffic=lambda p: star_workloads.ROUNDS * p.integer("n") * (5 * 4 + axes.element_size(p)),
+    launch=teams.launch_blocks,
+    traffic=lambda p: star_workloads.ROUNDS * p.integer("n") * (5 * 4 + reals.real_bytes(p)),
     workload=star_workloads.draw_shared,
     used_with=usual.STARS_SHARED,
 )
@@ -150,7 +151,7 @@ def _tiles_default(block: KernelSpec) -> usual.Chooser:
     def choose(problem: Problem, traits: Traits) -> Config:
         count = problem.integer("m")
         enough = [each for each in large if block.launch(problem, each, count, traits).grid >= _ENOUGH]
-        return axes.first_valid([*enough, *small], tensor_kernels.TILES.refusal)(problem, traits)
+        return teams.first_valid([*enough, *small], tensor_kernels.TILES.refusal)(problem, traits)
 
     return choose
 
@@ -268,7 +269,7 @@ def _default(problem: Problem, traits: Traits) -> Config:
         found = _GPU + row_space.ANYWHERE
         if problem.integer("K") <= _LONGEST_OF_A_WARP and not _with_links(problem):
             found = [_WARP_A_ROW, *found]
-    return axes.first_valid(found, SPACE.refusal)(problem, traits)
+    return teams.first_valid(found, SPACE.refusal)(problem, traits)
 
 
 def _rows(problem: Problem) -> int:
@@ -289,7 +290,7 @@ STAR_ROWS = usual.kernel(
     space=SPACE,
     default=_default,
     variables=_variables,
-    launch=axes.launch_teams,
+    launch=teams.launch_teams,
     check_problem=block_workloads.small,
     used_with=usual.STARS_SHARED,
     carry=axes.of_row,

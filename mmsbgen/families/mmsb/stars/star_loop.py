@@ -11,6 +11,7 @@ from mmsbgen.families.mmsb.axes.small_spaces import stored_row_bytes
 from mmsbgen.families.mmsb.numbers.row_layout import row_length, theta_groups
 from mmsbgen.families.mmsb.numbers.storage import storage_of
 from mmsbgen.kernels.family import Argument, KernelSpec
+from mmsbgen.kernels.kit.reals import real_name
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.render import Source, environment, render
 from mmsbgen.kernels.source.dialect import CUDA, CUDA_STAGE
@@ -131,7 +132,7 @@ def star_loop(
             groups=theta_groups(problem),
             LD=row_length(problem.integer("K")),
             row_bytes=stored_row_bytes(problem),
-            real="double" if problem["dtype"] == "float64" else "float",
+            real=real_name(problem),
             types={"stored": "unsigned short" if storage_of(problem).narrow else "real"},
         )
     )

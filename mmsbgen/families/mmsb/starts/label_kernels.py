@@ -8,12 +8,13 @@ from typing import Any
 from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.sparse.sparse_sizes import degree_of
-from mmsbgen.families.mmsb.sparse.sparse_sweeps import SPARSE_TEAM, SUB_GROUPS, team_lanes
+from mmsbgen.families.mmsb.sparse.sparse_sweeps import SPARSE_TEAM, team_lanes
 from mmsbgen.families.mmsb.sparse.sparse_workloads import small
 from mmsbgen.families.mmsb.starts import label_workloads
 from mmsbgen.kernels.family import Argument, Launch, named
+from mmsbgen.kernels.kit import teams
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
+from mmsbgen.kernels.space import Axis, Config, Space, Traits
 
 SLOTS = Axis("slots", (0, 64, 256, 1024), "places of a team's table of labels in local memory")
 
@@ -22,7 +23,8 @@ def _local_bytes(problem: Problem, config: Config, traits: Traits) -> int:
     return int(config["block_size"]) // team_lanes(config, traits) * int(config["slots"]) * 8
 
 
-SPACE = Space((SPARSE_TEAM, SLOTS, axes.BLOCK_SIZE), (*axes.COMMON, SUB_GROUPS, axes.local_memory(_local_bytes)))
+_LIMITS = (*axes.COMMON, teams.SUB_GROUPS, teams.local_memory(_local_bytes))
+SPACE = Space((SPARSE_TEAM, SLOTS, teams.BLOCK_SIZE), _LIMITS)
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
@@ -63,22 +65,17 @@ BEST_LABELS = usual.kernel(
         SPACE, usual.ITEMS_GPU, usual.ITEMS_CPU, sub_groups={"team": "subgroup", "slots": 256, "block_size": 128}
     ),
     variables=_variables,
-    launch=axes.launch_teams,
+    launch=teams.launch_teams,
     check_problem=small,
 )
 
 
-def _lanes(config: Config, problem: Problem, traits: Traits) -> str | None:
-    lanes, block = int(config["lanes"]), int(config["block_size"])
-    return f"a block of {block} is not a whole number of teams of {lanes}" if block % lanes else None
-
-
 LANES = Axis("lanes", (1, 8, 32), "work-items that share one vertex or one label")
-LANES_SPACE = Space((LANES, axes.BLOCK_SIZE), (*axes.COMMON, Constraint("lanes", _lanes)))
+LANES_SPACE = Space((LANES, teams.BLOCK_SIZE), (*axes.COMMON, teams.splits("lanes")))
 
 
 def _launch_lanes(problem: Problem, config: Config, count: int, traits: Traits) -> Launch:
-    return axes.launch_items(problem, config, count * int(config["lanes"]), traits)
+    return teams.launch_items(problem, config, count * int(config["lanes"]), traits)
 
 
 def _of_lanes(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
