@@ -68,7 +68,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 @pytest.mark.parametrize(
-    "kernel, tiers",
+    ("kernel", "tiers"),
     [
         ("bfs", {"power-law": "exact", "large": "default", "grid": "architecture", "path": "default"}),
         ("sssp", {"power-law": "exact", "large": "architecture", "grid": "default"}),
