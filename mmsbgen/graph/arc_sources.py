@@ -15,6 +15,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs, check_arcs
 from mmsbgen.graph.files.file_bytes import WHOLE, format_of, need_fields, read_graph_bytes, short_name, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
+from mmsbgen.graph.files.number_tables import read_arc_numbers
 from mmsbgen.graph.files.text_tables import find_delimiter, is_weight, read_arcs
 from mmsbgen.graph.files.words import as_int64, refuse_missing
 from mmsbgen.graph.graph import Graph
@@ -195,12 +196,16 @@ def _plain_pairs(text: str, weights: str | None) -> tuple[list[str], list[str]]:
 
 def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, columns: Sequence[Any] | None) -> Arcs:
     """An edge list or a table of arcs, with weights or without."""
-    need_fields(file, raw, "text")
-    text = text_lines(file, raw).decode("utf-8")
+    whole = text_lines(file, raw)
     try:
-        delimiter = find_delimiter(
-            text[: text.find("\n", _SAMPLE) + 1 or len(text)], is_csv=".csv" in file.name.lower()
-        )
+        begin = whole[: whole.find(b"\n", _SAMPLE) + 1 or len(whole)].decode()
+        delimiter = find_delimiter(begin, is_csv=".csv" in file.name.lower())
+        plain = read_arc_numbers(whole, delimiter, columns, weights=weights)
+        if plain is not None:
+            ids, places = number_integers(np.stack(plain[:2], axis=1).reshape(-1))
+            return _arcs(places, ids, plain[2], directed, file)
+        need_fields(file, raw, "text")
+        text = whole.decode()
         if delimiter is None and columns is None:
             words, values = _plain_pairs(text, weights)
         else:
@@ -210,15 +215,21 @@ def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, colu
         raise InputError(f"{file}: {error}") from None
     ends = [word.encode() for word in words]
     numbers = as_int64(ends)
-    ids: NDArray[Any]
     if numbers is not None:
         ids, places = number_integers(numbers)
     else:
         distinct, places = WHOLE.number_words(ends)
         refuse_missing(file, distinct)
         ids = string_ids([word.decode("utf-8", "replace") for word in distinct])
+    found = None if weights is None else _numbers(values, places[0::2], places[1::2], ids, str(file))
+    return _arcs(places, ids, found, directed, file)
+
+
+def _arcs(
+    places: NDArray[Any], ids: NDArray[Any], found: NDArray[np.float64] | None, directed: bool, file: Path
+) -> Arcs:
+    """Arcs between the ends ``places`` ``[2 A]``, with weights ``[A]`` or None; both ways unless ``directed``."""
     first, second = places[0::2], places[1::2]
-    found = None if weights is None else _numbers(values, first, second, ids, str(file))
     if not directed:
         mirrored = first != second
         first, second = np.concatenate([first, second[mirrored]]), np.concatenate([second, first[mirrored]])

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import INTEGER, is_number, with_point
 from mmsbgen.base.libraries import library
-from mmsbgen.base.processes import joined
 from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
-from mmsbgen.graph.files.tokens import block_ends, parse_decimals, parse_integers, split_columns
+from mmsbgen.graph.files.number_tables import plain_columns
 from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns
 
 _USERS = ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "member", "memberid")
@@ -208,7 +207,7 @@ def _numbers(text: bytes, mark: str | None, at: tuple[int, ...], width: int) -> 
         if b"\t" in text:
             return None
         text, mark = text.replace(b"::", b"\t"), "\t"
-    if (found := _plain_numbers(text, mark, at, width)) is not None:
+    if (found := plain_columns(text, mark, width, at)) is not None:
         return found
     rows = text.rstrip(b"\n")
     even = mark is None or rows.count(mark.encode()) == (width - 1) * (rows.count(b"\n") + 1)
@@ -225,26 +224,6 @@ def _numbers(text: bytes, mark: str | None, at: tuple[int, ...], width: int) -> 
     except (ValueError, OverflowError):
         return None
     return table["user"], table["item"], table["rating"] if len(at) == 3 else None
-
-
-def _plain_numbers(
-    text: bytes, mark: str | None, at: tuple[int, ...], width: int
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None:
-    """The columns if all lines have ``width`` fields and those of ``at`` are plain numbers; parsed in threads."""
-
-    def parsed(ends: tuple[int, int]) -> tuple[Any, ...]:
-        columns = split_columns(text[slice(*ends)], mark.encode() if mark else None, width)
-        parsers = (parse_integers, parse_integers, parse_decimals)[: len(at)]
-        found = tuple(columns and parse(columns[place]) for place, parse in zip(at, parsers, strict=True))
-        if any(each is None for each in found):
-            raise ValueError("other than plain numbers")
-        return found
-
-    try:
-        users, items, *values = joined(parsed, block_ends(text))
-    except ValueError:
-        return None
-    return users, items, values[0] if values else None
 
 
 def _words(

@@ -13,7 +13,7 @@ import pytest
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import Graph, GraphWarning, as_graph, load_edge_list
-from mmsbgen.graph.files.text_tables import DisjointEndsWarning
+from mmsbgen.graph.files.words import DisjointEndsWarning
 
 NAMES = pd.DataFrame({"source": ["ann", "bob", "cid"], "target": ["bob", "cid", "dan"]})
 NUMBERS = pd.DataFrame({"a": [10, 20, 30], "b": [20, 30, 40]})

@@ -77,7 +77,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
 def _links(file: Path | None, reading: ReadingOptions) -> Graph | None:
     """The links of a file, or None if there is none or it is empty, as that of a day without changes."""
     from mmsbgen.graph import read_graph
-    from mmsbgen.graph.files.text_tables import DisjointEndsWarning
+    from mmsbgen.graph.files.words import DisjointEndsWarning
     from mmsbgen.graph.reading_options import USUAL_COLUMNS
 
     if file is None:

@@ -39,9 +39,10 @@ from mmsbgen.graph.files.file_bytes import (
     short_name,
     text_lines,
 )
-from mmsbgen.graph.files.text_tables import FEW_ROWS, find_delimiter, read_ends, warn_of_disjoint
+from mmsbgen.graph.files.number_tables import read_end_numbers
+from mmsbgen.graph.files.text_tables import find_delimiter, read_ends
 from mmsbgen.graph.files.tokens import Fields, block_ends, parse_integers, split_fields
-from mmsbgen.graph.files.words import INTEGER, as_int64, refuse_missing
+from mmsbgen.graph.files.words import FEW_ROWS, INTEGER, as_int64, refuse_missing, warn_of_disjoint
 from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, UInt32Array
 from mmsbgen.graph.ids import WholeText, holds_first, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
@@ -109,8 +110,16 @@ def links_of_text(
     layout = None if among.rank else _table_layout(file, text, reading)
     if (layout := among.told(layout)[0]) is not None:
         delimiter, columns = layout
+        chosen = replace(reading, columns=columns)
+        if among is WHOLE and not isolated:
+            try:
+                plain = read_end_numbers(text, delimiter, chosen)
+            except InputError as error:
+                raise InputError(f"{file}: {error}") from None
+            if plain is not None:
+                return _links_of_words(file, plain[0], isolated, among, plain[1], columns)
         among.agree(lambda: need_fields(file, text, "text", among.here))
-        words, kept = _table(file, text, delimiter, replace(reading, columns=columns), among)
+        words, kept = _table(file, text, delimiter, chosen, among)
         return _links_of_words(file, words, isolated, among, kept, columns)
     need_weights(reading, str(file))
     if (numbers := _all_integers(file, text, told, among)) is not None:
@@ -195,7 +204,7 @@ def _refuse_counts(file: Path, numbers: NDArray[Any], among: WholeText) -> None:
 
 def _links_of_words(
     file: Path,
-    words: list[bytes],
+    words: list[bytes] | Int64Array,
     isolated: list[bytes],
     among: WholeText,
     kept: NDArray[np.bool_] | None = None,
@@ -203,12 +212,13 @@ def _links_of_words(
 ) -> tuple[UInt32Array, NDArray[Any]]:
     """As :func:`links_of_text`, of the ids ``[2 L]`` of all rows in order, of which those ``kept`` are links.
 
+    Ids that are integers already come without ``isolated`` ones.
     A warning tells if the columns that the user has ``chosen`` have no id in common.
     """
-    every = [*words, *isolated] if isolated else words
-    numbers = _in_all(as_int64(every), among)
     ids: NDArray[Any]
-    if numbers is not None:
+    if isinstance(words, np.ndarray):
+        ids, places = among.number_integers(words)
+    elif (numbers := _in_all(as_int64(every := [*words, *isolated] if isolated else words), among)) is not None:
         ids, places = among.number_integers(numbers)
     else:
         distinct, places = among.number_words(every)

@@ -28,10 +28,9 @@ from mmsbgen.graph.files.file_bytes import (
 from mmsbgen.graph.files.graph_archive import graph_of_archive, is_graph_archive
 from mmsbgen.graph.files.matrix_files import from_matrix_market, from_npy, from_npz, from_parquet
 from mmsbgen.graph.files.neighbour_lists import from_adjacency_list, from_dimacs, from_metis
-from mmsbgen.graph.files.network_files import from_gml, from_pajek
+from mmsbgen.graph.files.network_files import from_gml, from_pajek, from_xml
 from mmsbgen.graph.files.tokens import parse_integers, split_fields
 from mmsbgen.graph.files.words import as_int64
-from mmsbgen.graph.files.xml_graphs import from_xml
 from mmsbgen.graph.graph import Graph, Int64Array, link_keys, links_of
 from mmsbgen.graph.ids import number_ids, number_integers
 from mmsbgen.graph.reading_options import ReadingOptions, need_weights

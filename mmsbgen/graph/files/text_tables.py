@@ -43,14 +43,8 @@ _ATTRIBUTES = re.compile(r"\S+\s+\S+\s+\{.*\}")
 _EXCEL = re.compile(r"sep=([,;|\t])\r?\n")
 _SAMPLE_LINES = 200
 _SHOWN_ROWS = 3
-#: Rows of fewer links may have no id in common by chance.
-FEW_ROWS = 10
 
 Row = list[str]
-
-
-class DisjointEndsWarning(GraphWarning):
-    """No id is in both columns, which may not be the two ends of links."""
 
 
 def find_delimiter(text: str, *, is_csv: bool) -> str | None:
@@ -116,7 +110,7 @@ def read_ends(
     if among is not WHOLE:
         parts = among.told(_telling_rows(rows[1:] if holds else rows, top[0]))
     deciding = rows if among is WHOLE else [top[0], *itertools.chain.from_iterable(parts)]
-    found = None if among.rank else _columns(deciding, reading, shown)
+    found = None if among.rank else link_columns(deciding, reading, shown)
     header, ends = among.told(found)[0] or (0, ())
     return among.agree(lambda: _ends(rows[header:] if holds else rows, top[0], header, ends, reading, shown))
 
@@ -134,7 +128,7 @@ def _telling_rows(rows: list[Row], top: Row) -> list[Row]:
     return found
 
 
-def _columns(rows: list[Row], reading: ReadingOptions, shown: str) -> tuple[int, tuple[int, ...]]:
+def link_columns(rows: list[Row], reading: ReadingOptions, shown: str) -> tuple[int, tuple[int, ...]]:
     """Number of header rows, and the columns of the two ends."""
     return _found_columns(rows, shown) if reading.columns is None else _named_columns(rows, reading.columns, shown)
 
@@ -157,12 +151,6 @@ def _ends(
     return first, second, kept
 
 
-def warn_of_disjoint(columns: Sequence[Any]) -> None:
-    """Warn that the two ``columns`` that the user has named have no id in common."""
-    named = " and ".join(f"{_cut(str(column))!r}" for column in columns[:2])
-    warn_user(f"the columns {named} have no id in common: are they the two ends of a link?", DisjointEndsWarning)
-
-
 def read_arcs(
     text: str, delimiter: str | None, columns: Sequence[Any] | None, *, weights: str | None
 ) -> tuple[Row, Row, Row]:
@@ -176,6 +164,15 @@ def read_arcs(
         InputError: For rows of different lengths, unclear columns and missing ids.
     """
     rows, _ = _even_rows(text, delimiter, WHOLE)
+    header, ends = arc_columns(rows, columns, weights=weights)
+    body = rows[header:]
+    _need_ids(body, ends)
+    first, second = ([row[end] for row in body] for end in ends[:2])
+    return first, second, [with_point(row[ends[2]]) for row in body] if weights is not None else []
+
+
+def arc_columns(rows: list[Row], columns: Sequence[Any] | None, *, weights: str | None) -> tuple[int, tuple[int, ...]]:
+    """Number of header rows, and the columns of the two ends and, with ``weights``, of the weight."""
     header, ends = _usual_columns(rows) if columns is None else _named_columns(rows, columns, _shown(rows))
     names = [name.lower() for name in rows[0]]
     others = [at for at in range(len(names)) if at not in ends]
@@ -191,10 +188,7 @@ def read_arcs(
                 f"it is not clear which columns are the two ends of an arc; name them: {_REMEDY}. {_shown(rows)}"
             )
         header = int(found)
-    body = rows[header:]
-    _need_ids(body, ends)
-    first, second = ([row[end] for row in body] for end in ends[:2])
-    return first, second, [with_point(row[ends[2]]) for row in body] if weights is not None else []
+    return header, ends
 
 
 def is_weight(name: str, weights: str) -> bool:
@@ -369,12 +363,7 @@ def _named_columns(rows: list[Row], columns: Sequence[Any], shown: str) -> tuple
 
 def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingOptions) -> NDArray[np.bool_] | None:
     """Which rows below the header are links by their weights, in ``ends[2]`` or a column so named; None for all."""
-    named = [at for at, word in enumerate(rows[0]) if word.lower() in WEIGHT_NAMES] if header else []
-    if len(ends) > 2:
-        named = [ends[2]]
-    elif reading.columns is not None and reading.threshold is None:
-        named = []
-    if not named:
+    if not (named := weight_columns(rows[0], header, ends, reading)):
         need_weights(reading, "the table")
         return None
     places = [rows[0][at] if header else at + 1 for at in named]
@@ -384,6 +373,15 @@ def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingO
         for at, place in zip(named, places, strict=True)
     ]
     return checked[0]
+
+
+def weight_columns(top: Row, header: int, ends: tuple[int, ...], reading: ReadingOptions) -> list[int]:
+    """The columns that may be weights: ``ends[2]``, or those that the first row ``top`` names so."""
+    if len(ends) > 2:
+        return [ends[2]]
+    if not header or (reading.columns is not None and reading.threshold is None):
+        return []
+    return [at for at, word in enumerate(top) if word.lower() in WEIGHT_NAMES]
 
 
 _REMEDY = "--columns A,B (columns=(A, B) in Python), by names of a header or, without one, by numbers from 1 on"

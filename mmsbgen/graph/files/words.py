@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.errors import InputError
-from mmsbgen.graph.graph import Graph, Int64Array
+from mmsbgen.base.errors import InputError, warn_user
+from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array
 from mmsbgen.graph.library_graphs import graph_of_ends
 
 MOST_SIGNS = 20  # of a 64-bit integer; Python converts no numbers of thousands of digits
@@ -19,6 +19,8 @@ INTEGER = re.compile(rb"0|-?[1-9][0-9]*")
 #: Words, in lower case, that other programs write for a value that is missing.
 _MISSING = frozenset({b"na", b"n/a", b"nan", b"nil", b"none", b"null"})
 _LONGEST = max(map(len, _MISSING))
+#: Rows of fewer links may have no id in common by chance.
+FEW_ROWS = 10
 
 
 def as_int64(words: Sequence[bytes]) -> Int64Array | None:
@@ -39,6 +41,16 @@ def refuse_missing(file: Path, distinct: Sequence[bytes]) -> None:
             f"{file}: the id {min(missing).decode()!r} is beside integers, as if a value were missing; delete such "
             "rows, or give the vertex another name"
         )
+
+
+class DisjointEndsWarning(GraphWarning):
+    """No id is in both columns, which may not be the two ends of links."""
+
+
+def warn_of_disjoint(columns: Sequence[Any]) -> None:
+    """Warn that the two ``columns`` that the user has named have no id in common."""
+    named = " and ".join(repr(str(column)[:40]) for column in columns[:2])
+    warn_user(f"the columns {named} have no id in common: are they the two ends of a link?", DisjointEndsWarning)
 
 
 def is_number(word: str, least: int, most: int) -> bool:
