@@ -124,10 +124,13 @@ def compare_theta(sampler, batch, found, theta, new, u, eps):
 
 
 @pytest.mark.parametrize(("step", "noise", "partners", "mini_batch"), MODES)
-def test_iterations_equal_the_reference(opencl_device, chain, middling, step, noise, partners, mini_batch):
-    """In double precision from the start and on; random words are those of the reference."""
+def test_iterations_equal_the_reference(processor, chain, middling, step, noise, partners, mini_batch):
+    """In double precision from the start and on; random words are those of the reference.
+
+    The kernels have these steps and partners in the covering samples of both platforms, see families/test_device.
+    """
     sampler = chain(
-        opencl_device,
+        processor,
         middling,
         n_communities=K,
         dtype="float64",
