@@ -12,7 +12,6 @@ from mmsbgen.cli.shared.logs import log_options
 __all__ = ["main"]
 
 _COMMANDS = {
-    "config": LazyCommand("mmsbgen.cli.config:config", "Show what the configuration file and the environment set."),
     "convert": LazyCommand("mmsbgen.cli.runs.convert:convert", "Turn results of detect into files for other programs."),
     "db": LazyCommand("mmsbgen.cli.db.commands:db", "Ask the tuning database, and move its records between machines."),
     "detect": LazyCommand("mmsbgen.cli.runs.detect:detect", "Find overlapping communities in a graph."),

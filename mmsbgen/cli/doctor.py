@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
+import os
+import re
 import sys
 import time
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.configuration import (
+    PREFIX,
+    VARIABLES,
+    default_file,
+    defaults,
+    file_of,
+    name_variables,
+    options_of,
+    origin,
+    shared_option,
+    variable_of,
+)
 from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import json_option, log_options
 
@@ -67,17 +82,14 @@ doctor.tells_settings = True  # type: ignore[attr-defined]
 
 
 def _settings(ctx: click.Context) -> Iterator[Finding]:
-    from mmsbgen.cli.config import in_effect, wrong_settings
-    from mmsbgen.cli.shared.configuration import default_file, file_of
     from mmsbgen.cli.shared.machine_checks import Finding
 
     path = file_of(ctx).path
-    set_here = [row["setting"] for row in in_effect(ctx)]
     what = f"configuration file {path}" if path else f"no configuration file; it would be {default_file()}"
-    yield Finding("settings", "ok", what, details={"set": set_here})
-    if set_here:
-        yield Finding("settings", "ok", f"set: {', '.join(set_here)}")
-    for text in wrong_settings(ctx):
+    yield Finding("settings", "ok", what)
+    if set_here := list(_in_effect(ctx)):
+        yield Finding("settings", "ok", f"set: {', '.join(set_here)}", details={"set": set_here})
+    for text in _wrong_settings(ctx):
         yield Finding("settings", "problem", text, "Mend it; `--help-all` of a command lists its options")
 
 
@@ -86,3 +98,74 @@ def _print(finding: Finding, *, first: bool) -> None:
     click.echo(f"{finding.topic if first else '':<10}{status} {finding.what}")
     if finding.remedy:
         click.echo(f"{'':<19}-> {finding.remedy}")
+
+
+def _commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command with its path of names, the root group first."""
+
+    def below(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+        yield path, command
+        if isinstance(command, click.Group):
+            for name in command.list_commands(ctx):
+                if (found := command.get_command(ctx, name)) is not None:
+                    yield from below(found, (*path, name))
+
+    yield from below(ctx.find_root().command, ())
+
+
+def _in_effect(ctx: click.Context) -> Iterator[str]:
+    """The settings of the environment and of the file, with their values."""
+    for name in sorted(os.environ):
+        if name.startswith(f"{PREFIX}_") and os.environ[name]:
+            yield f"{name}={_hidden(name, os.environ[name])}"
+    for key, value in _flat(file_of(ctx).tables):
+        yield f"{key} = {_hidden(key, value)}"
+
+
+def _flat(tables: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{place}.{key}" if place else key)
+        else:
+            yield f"[{place}] {key}" if place else key, value
+
+
+def _hidden(name: str, value: Any) -> Any:
+    """A setting's value with the passwords of URLs masked; tokens, passwords and secrets are masked entirely."""
+    if re.split(r"[^a-z]", name.lower())[-1] in ("token", "password", "secret"):
+        return "***"
+    if not isinstance(value, str):
+        return value
+    value = re.sub(r"(://[^/:@\s]*):\S*@", r"\1:***@", value)
+    return re.sub(r"([?&]\w*password=)[^&\s]*", r"\1***", value)
+
+
+def _wrong_settings(ctx: click.Context) -> list[str]:
+    """Error messages for invalid settings in the file and the environment, each with a remedy."""
+    found = [] if (error := file_of(ctx).error) is None else [str(error)]
+    known = {f"{PREFIX}_{name}" for name in VARIABLES}
+    contexts: dict[tuple[str, ...], click.Context] = {(): ctx.find_root()}
+    for place, command in _commands(ctx):
+        name_variables(command, place)
+        here = contexts[place] = click.Context(command, contexts[place[:-1]] if place else None, " ".join(place[-1:]))
+        here.meta.update(ctx.meta)
+        try:
+            here.default_map = defaults(here, command, place)
+        except InputError as error:
+            found.append(str(error))
+        for one in options_of(command):
+            known.add(variable_of(one, place))
+            value, source = one.consume_value(here, {})
+            told = origin(here, one, source)
+            try:
+                if told:
+                    one.type_cast_value(here, value)
+            except click.BadParameter as error:
+                text = f" is {value!r}" if told.startswith("the environment") else ""
+                found.append(f"{told}{text}: {error.message}")
+    for name in sorted(os.environ):
+        if name.startswith(f"{PREFIX}_") and name not in known:
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            advice = f"did you mean {near[0]}?" if near else "`--help-all` of a command lists its options"
+            found.append(f"the environment variable {name} sets nothing; {advice}")
+    return list(dict.fromkeys(found))

@@ -10,7 +10,6 @@ from typing import Any
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.request import Request
 from mmsbgen.sampler.diagnostics.communities import checked_threshold
-from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.saved import result_folder
@@ -52,7 +51,6 @@ def check_request(request: Request) -> CheckedRequest:
             # The resumed run asked to keep its checkpoint, so this one does too.
             request = replace(request, keep_checkpoint=True)
         checkpoint, options = resumed(checkpoint, request)
-    strategies.strategy(options.mini_batch)
     return CheckedRequest(request, options, checkpoint, auto)
 
 

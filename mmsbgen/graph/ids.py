@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from fractions import Fraction
+from datetime import date, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -246,14 +244,9 @@ def in_order(values: NDArray[Any]) -> tuple[Int64Array, Int64Array]:
 #: Types written as text: name, conversion to text, and conversion from text.
 _BY_TEXT: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     bytes: ("bytes", bytes.hex, bytes.fromhex),
-    complex: ("complex", repr, complex),
-    Decimal: ("decimal", str, Decimal),
-    Fraction: ("fraction", str, Fraction),
     UUID: ("uuid", str, UUID),
-    datetime: ("datetime", lambda value: _folded(value), lambda text: _unfolded(datetime, text)),
+    datetime: ("datetime", datetime.isoformat, datetime.fromisoformat),
     date: ("date", date.isoformat, date.fromisoformat),
-    time: ("time", lambda value: _folded(value), lambda text: _unfolded(time, text)),
-    timedelta: ("timedelta", lambda value: _micros(value), lambda text: timedelta(microseconds=int(text))),
     float: ("float", float.hex, float.fromhex),
 }
 _READ = {name: read for name, _, read in _BY_TEXT.values()}
@@ -275,7 +268,8 @@ def to_json(item: Any) -> Any:
         return ["frozenset", *map(to_json, sorted(item, key=canonical_key))]
     name, write, read = _BY_TEXT.get(type(item), ("", repr, repr))
     written = write(item)
-    # A time in a named zone would be read back with a fixed offset, which is another id.
+    # A time in a named zone would be read back with a fixed offset, which is another id; the second of a repeated hour
+    # as the first.
     if not name or canonical_key(read(written)) != canonical_key(item):
         raise InputError(
             f"id {item!r} is a {type(item).__module__}.{type(item).__qualname__}, which cannot be written to a file; "
@@ -302,19 +296,6 @@ def from_json(value: Any) -> Any:
     if kind not in _READ or len(parts) != 1 or not isinstance(parts[0], str):
         raise ValueError(f"{value!r} is no id")
     return _READ[kind](parts[0])
-
-
-def _folded(value: datetime | time) -> str:
-    return value.isoformat() + "~" * value.fold
-
-
-def _unfolded(kind: Any, text: str) -> Any:
-    value = kind.fromisoformat(text.rstrip("~"))
-    return value.replace(fold=1) if text.endswith("~") else value
-
-
-def _micros(value: timedelta) -> str:
-    return str((value.days * 86400 + value.seconds) * 10**6 + value.microseconds)
 
 
 def add_ids(archive: ArchiveWriter, name: str, ids: NDArray[Any]) -> None:

@@ -17,6 +17,7 @@ from mmsbgen.base.progress import Stage, listening, stage
 from mmsbgen.cli.shared import progress_display
 from mmsbgen.cli.shared.progress_display import StageDisplay, line
 from mmsbgen.db.exchange.jsonl import Bundle
+from tests.devices import PROCESSOR
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -209,8 +210,9 @@ def test_records_tell_how_far_they_are(heard: Heard, tmp_path: Path) -> None:
 
 
 @pytest.mark.opencl
+@pytest.mark.slow
 def test_starts_and_numbers_of_communities_tell_how_far_they_are(heard: Heard) -> None:
-    found = detect(DATA / "fb_3980.txt.gz", "auto", device="pocl", random_state=0)
+    found = detect(DATA / "fb_3980.txt.gz", "auto", device=PROCESSOR, random_state=0)
     names = [one.name for one in heard.stages]
     for name in ("compiling shared_partners", "making the start 'communities'", "trying the start 'ego'"):
         assert name in names

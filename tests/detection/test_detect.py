@@ -107,7 +107,6 @@ def test_files(ring, tmp_path):
         ("random-node", "stratified"),
         ("random-node-link", "uniform"),
         ("random-node-non-link", "stratified"),
-        ("random-pair", "uniform"),
         ("block", "uniform"),
         ("random-node", "shared"),
         ("random-node-link", "shared-uniform"),

@@ -91,7 +91,7 @@ class Sample(NamedTuple):
     """
 
     variants: list[Variant]
-    covered: set[Pair]
+    covered: Set[Pair]
 
 
 def factors(spec: KernelSpec) -> dict[str, tuple[Any, ...]]:
@@ -330,7 +330,24 @@ class _Search:
         return max(found, key=lambda one: one[0])[1:] if found else None
 
 
+_MADE: dict[tuple[Any, ...], Sample] = {}
+
+
 def covering(
+    family: KernelFamily,
+    names: Sequence[str],
+    traits: Traits,
+    claims: Callable[[Item, Item], bool] = claimed,
+    elsewhere: Set[Pair] = frozenset(),
+) -> Sample:
+    """What :func:`sampled` makes, once in a process: it takes seconds, and the samples of PoCL want that of Intel's."""
+    key = family.name, tuple(names), traits, claims, frozenset(elsewhere)
+    if key not in _MADE:
+        _MADE[key] = sampled(family, names, traits, claims, elsewhere)
+    return _MADE[key]
+
+
+def sampled(
     family: KernelFamily,
     names: Sequence[str],
     traits: Traits,
@@ -360,7 +377,8 @@ def covering(
         return -lengths[a] * lengths[b] * (a != b), rng.random()
 
     search = _Search(kernels, wanted, claims, rng)
-    sample = Sample([], set())
+    variants: list[Variant] = []
+    everything: set[Pair] = set()
     for pair in sorted(sorted(wanted, key=repr), key=place):  # the order of a set differs from process to process
         if pair not in wanted:
             continue
@@ -369,10 +387,10 @@ def covering(
         if found is not None:
             kernel, row = found
             covered = set(pairs(row, claims))
-            sample.variants.append(kernel.variant(row))
-            sample.covered.update(covered)
+            variants.append(kernel.variant(row))
+            everything |= covered
             wanted -= covered
-    return sample
+    return Sample(variants, everything)
 
 
 def _as_they_are(name: str, known: Row, values: Values) -> Values:

@@ -13,7 +13,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families import family
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.space import Traits
-from tests.families.covering import BLOCKS, FACTORS, GROUPS, KS, covering, factors, groups, pairs
+from tests.families.covering import BLOCKS, FACTORS, GROUPS, KS, covering, factors, groups, pairs, sampled
 
 MMSB = family()
 #: As PoCL, without sub-groups, and as Intel's runtime, by their sub-groups.
@@ -99,7 +99,7 @@ def test_what_is_claimed() -> None:
     assert {(p, b) for _, _, p, b in rows} >= set(itertools.product(axes["placement"], BLOCKS))
     assert {b for *_, b in rows} == set(axes["block_size"])
     assert len({str(variant) for variant in sample.variants}) == len(sample.variants)
-    again = covering(MMSB, GROUPS[0], CPU[16])
+    again = sampled(MMSB, GROUPS[0], CPU[16])
     assert list(map(str, again.variants)) == list(map(str, sample.variants))
 
 

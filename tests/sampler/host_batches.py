@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.families.mmsb.numbers import partner_rule
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_sweeps import Sweeps
-from mmsbgen.sampler.minibatch.strategies import Ints, MiniBatch, Sources
+from mmsbgen.sampler.minibatch.strategies import Floats, Ints, Sources
 
 NONE: Ints = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class MiniBatch:
+    """Distinct ``vertices`` ``[M]``, and the ends ``[P]`` and signed weights ``[P]`` of pairs."""
+
+    vertices: Ints
+    pairs_a: Ints
+    pairs_b: Ints
+    weights: Floats
 
 
 def sweeps_of(sources: Sources) -> Sweeps:
@@ -18,15 +30,11 @@ def sweeps_of(sources: Sources) -> Sweeps:
     return Sweeps(sources.split, sources.options.size, sources.options.seed)
 
 
-def host_batch(name: str, sources: Sources, iteration: int) -> MiniBatch:
-    """The mini-batch of an iteration by the strategy ``name``."""
-    if name == "random-pair":
-        return strategies.random_pair(sources, iteration)
-    if name == "block":
+def host_batch(sources: Sources, iteration: int) -> MiniBatch:
+    """The mini-batch of an iteration."""
+    if sources.options.block:
         return MiniBatch(block_of(sweeps_of(sources), iteration).astype(np.int64), NONE, NONE, np.zeros(0))
-    rule = strategies.STRATEGIES[name].stars
-    assert rule is not None
-    stars = rule(sources, iteration, 1)
+    stars = strategies.random_node(sources, iteration, 1)
     centre, weight = int(stars.centres[0]), float(stars.weights[0])
     if not stars.sizes[0]:
         return MiniBatch(NONE, NONE, NONE, np.zeros(0))

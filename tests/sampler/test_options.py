@@ -12,7 +12,7 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
 from mmsbgen.sampler.chain.chain_problem import partner_rule
 from mmsbgen.sampler.diagnostics.communities import RULES
-from mmsbgen.sampler.minibatch.strategies import STRATEGIES
+from mmsbgen.sampler.minibatch.strategies import STARS
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.options.schedule import Schedule
 from mmsbgen.sampler.saved.result_options import ResultOptions
@@ -79,7 +79,7 @@ def test_wrong_schedules(wrong):
 
 
 def test_the_declared_choices_and_defaults_are_those_that_there_are():
-    assert set(options_of(Options)["mini_batch"].choices) == set(STRATEGIES)
+    assert set(options_of(Options)["mini_batch"].choices) == {*STARS, "block"}
     assert options_of(ResultOptions)["rule"].choices == tuple(RULES)
     limits = TuneOptions().keywords()["limits"]
     assert (limits, TuneOptions().roof_mib << 20) == (TrialLimits(), BUFFER_BYTES)

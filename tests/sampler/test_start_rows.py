@@ -77,17 +77,17 @@ def test_rows_of_a_start_without_a_size_of_its_own_sum_to_that_of_the_prior(proc
 
 @pytest.mark.parametrize("name", start_methods.STARTS)
 @pytest.mark.parametrize(("k", "dtype"), [(1, "float32"), (7, "float64"), (70, "float32")])
-def test_the_device_places_the_rows_that_the_host_makes(opencl_device, chain, middling, name, k, dtype):
+def test_the_device_places_the_rows_that_the_host_makes(processor, chain, middling, name, k, dtype):
     """Bit for bit; vertices in no set have the rows that were drawn, and no other ones are touched."""
     start = start_methods.STARTS[name](middling, k, 2)
     states = []
     for host in (True, False):
-        sampler = chain(opencl_device, middling, n_communities=k, mini_batch="block", noise=None, dtype=dtype)
+        sampler = chain(processor, middling, n_communities=k, mini_batch="block", noise=None, dtype=dtype)
         if host:
             del sampler.kernels["place_rows"]
         sampler.initialise(start)
         # Spare rows are whatever was there before.
-        whole = {key: opencl_device.download(value) for key, value in sampler.state.buffers.items()}
+        whole = {key: processor.download(value) for key, value in sampler.state.buffers.items()}
         states.append(whole | {key: whole[key][:60] for key in ("pi", "row_sums")})
     for key, value in states[0].items():
         assert np.array_equal(value, states[1][key]), key

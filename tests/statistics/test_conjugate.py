@@ -65,10 +65,10 @@ def test_memberships(chain_device: Device, kind: type[ListedRows | BlockRows]) -
 @pytest.mark.slow
 def test_memberships_by_the_reference() -> None:
     """All chains in one row: the drift is scaled so that each coordinate feels the sum of its own chain's phi."""
-    m, q = 450, np.where(np.eye(K)[:3] > 0, BETA, DELTA)
+    m, q = 900, np.where(np.eye(K)[:3] > 0, BETA, DELTA)
     phi = np.maximum(np.random.default_rng(32).dirichlet(POSTERIOR, m), FLOOR)
     found = Moments(MEAN)
-    for iteration in range(3500):
+    for iteration in range(1500):
         sums = phi.sum(axis=1, keepdims=True)
         pi = phi / sums
         drift = (np.array(COUNTS) / (pi @ q.T)) @ q - len(ANCHORS)

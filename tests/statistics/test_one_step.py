@@ -68,10 +68,14 @@ def one_step(k: int, vertex: int, partners: Any, weights: Any, step: str) -> Flo
     return equations.end_row(pi[vertex] * sums[vertex], pi[vertex], drift, drift * 0, vertex, how).phi
 
 
-@pytest.mark.parametrize("form", CONFIGS)
-@pytest.mark.parametrize("k", SIZES)
+@pytest.mark.parametrize(
+    ("k", "form"), [*((k, "default") for k in SIZES), *itertools.product((3, 17, 257), ("block", "item"))]
+)
 def test_rows_without_noise(device: Device, k: int, form: str) -> None:
-    """update_phi, every vertex: all others as partners, and one alone."""
+    """update_phi, every vertex: all others as partners, and one alone.
+
+    Other forms have each of these sizes in the covering samples, see families/test_device.
+    """
     pi, sums, beta = state(k)
     others = np.array([np.delete(np.arange(N), vertex) for vertex in range(N)])
     every = np.array([signs(vertex) for vertex in range(N)])
@@ -90,10 +94,12 @@ def test_rows_without_noise(device: Device, k: int, form: str) -> None:
             np.testing.assert_allclose(found[vertex], right, rtol=RTOL, err_msg=f"{step}, vertex {vertex}")
 
 
-@pytest.mark.parametrize("n", [1, 7, 100])
-@pytest.mark.parametrize("k", SIZES)
+@pytest.mark.parametrize(("k", "n"), [*((k, 7) for k in SIZES), *itertools.product((17, 257), (1, 100))])
 def test_blocks_without_noise(device: Device, k: int, n: int) -> None:
-    """The block of all vertices, with one shared draw, with some, and with more than there are vertices."""
+    """The block of all vertices, with one shared draw, with some, and with more than there are vertices.
+
+    The covering samples have few and many draws with each K, see families/test_device.
+    """
     pi, sums, beta = state(k)
     links, held = graph()
     rule = PartnerRule("block", n, seed=5, iteration=6)

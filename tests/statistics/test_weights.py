@@ -28,9 +28,9 @@ from mmsbgen.graph.split import HeldOut
 from mmsbgen.kernels.build import build, release, traits_of
 from mmsbgen.sampler.minibatch import strategies
 from mmsbgen.sampler.minibatch.block_partners import theta_scales
-from mmsbgen.sampler.minibatch.strategies import MiniBatch, Sources
+from mmsbgen.sampler.minibatch.strategies import Sources
 from mmsbgen.sampler.options.options import Options
-from tests.sampler.host_batches import block_of, host_batch, sweeps_of
+from tests.sampler.host_batches import MiniBatch, block_of, host_batch, sweeps_of
 from tests.statistics.laws import Floats
 from tests.statistics.toys import SharingGraph
 
@@ -99,21 +99,8 @@ def test_stars(six: Split, monkeypatch: pytest.MonkeyPatch, name: str, links: bo
         for order in orders if depends else orders[:1]:
             monkeypatch.setattr(counter_random, "permuted", lambda seed, v, i, n, order=order: order)
             share = 1 / (2 * N * (len(orders) if depends else 1))
-            total += share * matrix(host_batch(name, chosen, 1))
+            total += share * matrix(host_batch(chosen, 1))
     np.testing.assert_allclose(total, truth(links, non_links), rtol=1e-12, atol=1e-12)
-
-
-def test_pairs(six: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every ordered pair of different vertices comes up once."""
-    every = N * (N - 1)
-
-    def below(seed: int, j: Any, vertex: int, iteration: int, purpose: int, bound: int) -> Any:
-        assert bound == (N, N - 1)[vertex]
-        return j // (N - 1) if vertex == 0 else j % (N - 1)
-
-    monkeypatch.setattr(strategies, "below", below)
-    batch = strategies.random_pair(sources(six, every, "random-pair"), 1)
-    np.testing.assert_allclose(matrix(batch), truth(), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6])

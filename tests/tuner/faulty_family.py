@@ -195,7 +195,7 @@ DOUBLE = KernelSpec(
 SOUND = replace(
     DOUBLE,
     name="many",
-    space=Space((Axis("fault", ("slow", "none", "wrong"), ""), Axis("block_size", tuple(range(8, 25)), "")), ()),
+    space=Space((Axis("fault", ("slow", "none", "wrong"), ""), Axis("block_size", tuple(range(8, 17)), "")), ()),
 )
 
 

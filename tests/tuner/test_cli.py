@@ -234,7 +234,7 @@ def test_the_space_is_explained() -> None:
 def test_ctrl_c_keeps_what_was_measured(pocl_device: Device, tmp_path: Path) -> None:
     database = tmp_path / "tuning.sqlite3"
     command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "tune", "--device", pocl_device.info.spec]
-    command += ["--kernel", "update_phi", *SMALL, "--database", str(database)]
+    command += ["--kernel", "update_pi", *SMALL, "--database", str(database)]
     environment = os.environ | {"TUNING_MARK": str(tmp_path)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     deadline = time.monotonic() + 60

@@ -124,7 +124,7 @@ def test_inputs_that_do_not_fit_are_an_input_error(
 ) -> None:
     """The device of the child, whose inputs they are, has a GB of memory."""
     monkeypatch.setenv("POCL_MEMORY_LIMIT", "1")
-    problem = resolve_family(faulty).problem(n=1000, room=1 << 27)
+    problem = resolve_family(faulty).problem(n=1000, room=(1 << 26) + (1 << 24))
     with Measurer(pocl_device.info.spec, "mmsb", LIMITS) as measurer:
         measurer.load("nothing", problem)
         with pytest.raises(InputError, match="no kernel"):

@@ -65,7 +65,7 @@ def test_two_platforms_are_tuned_in_one_run(
     with open_device("intel"):
         pass
     mark, database = f"{way} {tmp_path}", tmp_path / "tuning.sqlite3"
-    budget, kernel = ("5", "update_beta") if way == "to the end" else ("1000", "update_phi")
+    budget, kernel = ("5", "update_beta") if way == "to the end" else ("1000", "update_pi")
     words = ["tune", "--workers", "pocl,intel", "--kernel", kernel, *SMALL, "--budget-trials", budget, "--json"]
     process = subprocess.Popen(
         [*MMSBGEN, *words, "--database", str(database)],

@@ -18,7 +18,7 @@ from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 
 
 def tune_many(device: str, family: str, database: str, mark: str) -> None:
-    """Try all of a space of 51; all processes that come of it have ``mark`` in their environment."""
+    """Try all of a space of 27; all processes that come of it have ``mark`` in their environment."""
     os.environ["TUNING_MARK"] = mark
     with open_store(database) as store:
         tune(

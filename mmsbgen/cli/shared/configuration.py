@@ -76,7 +76,7 @@ config_option = click.option(
     expose_value=False,
     envvar="MMSBGEN_CONFIG",
     callback=load,
-    help="Configuration file, instead of the user's own; see `mmsbgen config`.",
+    help="Configuration file, instead of the user's own; see `mmsbgen doctor`.",
 )
 
 

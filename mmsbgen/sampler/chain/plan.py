@@ -38,14 +38,13 @@ class Plan:
             raise InputError(f"{graph.name or 'the graph'} has {graph.n_vertices} vertices; pairs need at least 2")
         self.split, self.info = split, info
         self.options = options = options.sized_for(graph.n_vertices, graph.n_links)
-        self.strategy = strategies.strategy(options.mini_batch)
-        # Blocks take all links of their vertices; only stars and pairs look pairs up.
+        # Blocks take all links of their vertices; only stars look pairs up.
         nothing = np.zeros((0, 2), np.uint32)
         self.links = EdgeSet.build(nothing if options.block else split.training_links)
         self.held = EdgeSet.build(nothing if options.block else split.held_out_pairs)
         self.sources = strategies.Sources(split, self.links, self.held, options)
-        self.max_vertices = max(1, self.strategy.max_vertices(self.sources))
-        self.max_pairs = max(1, self.strategy.max_pairs(self.sources))
+        self.max_pairs = max(1, most := strategies.most_pairs(self.sources))
+        self.max_vertices = min(options.size, graph.n_vertices) if options.block else 1 + most
         self.sweeps = Sweeps(split, options.size, options.seed) if options.block else None
         self.rule = partner_rule(graph.n_vertices, options)
         self.problem = problem_of_sized(split, options, self.rule, info)
@@ -113,7 +112,7 @@ class Plan:
         return OwnPartners(self.links, self.held, shape, self.rule.n)
 
     def _rounds(self) -> int:
-        if self.strategy.stars is None:
+        if self.options.block:
             return 1
         real = self.shape.real.itemsize
         each = self.max_vertices * (12 + real) + self.partners.bytes_each

@@ -20,7 +20,7 @@ from mmsbgen.sampler.chain.chain_kernels import chosen
 from mmsbgen.sampler.chain.fused_loop import Loop, fused_by_default
 from mmsbgen.sampler.chain.kernel_arguments import RunScalars, StepScalars
 from mmsbgen.sampler.chain.plan import Plan
-from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches, PairBatches
+from mmsbgen.sampler.minibatch.batch_sources import Batch, Batches, BlockBatches
 from mmsbgen.sampler.minibatch.block_partners import LINKS, LINKS_DRAWN, THETA, THETA_DRAWN
 from mmsbgen.sampler.minibatch.drawn_ahead import DrawnAhead
 from mmsbgen.sampler.minibatch.partners import OwnPartners
@@ -75,7 +75,7 @@ class Sampler:
         self.options = options = plan.options
         self.runtime = runtime
         self.device = runtime.device
-        self.strategy, self.sources, self.sweeps = plan.strategy, plan.sources, plan.sweeps
+        self.sources, self.sweeps = plan.sources, plan.sweeps
         self.max_vertices, self.capacity = plan.max_vertices, plan.capacity
         self.rule, self.problem, self.shape, self.partners = plan.rule, plan.problem, plan.shape, plan.partners
         self.per_sweep = plan.sweeps.per_sweep if plan.sweeps else 1
@@ -108,8 +108,7 @@ class Sampler:
             self._at_step = dict(self.values)
             self.held_values = self.values | held_out | {"n_pairs": np.uint32(len(split.validation.pairs))}
             self.state.users += [self.values, self._at_step, self.held_values]
-            own = self.partners.kernels + (() if options.block else ("theta_partial",))
-            own += ("draw_stars",) if self.strategy.stars else ()
+            own = self.partners.kernels + (() if options.block else ("theta_partial", "draw_stars"))
             if plan.starts_from_sets and not self.shape.stored.narrow and not options.sparse:
                 own += ("place_rows",)
             chosen(runtime, self.problem, options, self.shape, own, self.kernels)
@@ -150,7 +149,7 @@ class Sampler:
 
     @property
     def time(self) -> float:
-        """Time of the schedule: iterations of stars and pairs, or sweeps of blocks with set-backs by refinements."""
+        """Time of the schedule: iterations of stars, or sweeps of blocks with set-backs by refinements."""
         if self.options.block:
             return self.course.clock_at + (self.iteration - self.course.clock_from) / self.per_sweep
         return float(self.iteration)
@@ -185,9 +184,7 @@ class Sampler:
         partners, device, values, real = self.partners, self.device, self.values, self.shape.real
         if self.sweeps is not None:
             return BlockBatches(self.sweeps, partners, device, values)
-        if self.strategy.stars is None:
-            return PairBatches(self.sources, partners, device, values, real)
-        return DrawnAhead(self.strategy.stars, self.sources, partners, device, values, self.max_vertices, rounds, real)
+        return DrawnAhead(self.sources, partners, device, values, self.max_vertices, rounds, real)
 
     def _loop(self, asked: bool | None) -> Loop | None:
         """The persistent kernel, or None if it is not supported; raises only if ``asked``."""

@@ -1,4 +1,4 @@
-"""Mini-batches on the device: blocks, and random pairs."""
+"""Mini-batches on the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from mmsbgen.backends.base import Device
 from mmsbgen.sampler.minibatch.block_sweeps import Sweeps
 from mmsbgen.sampler.minibatch.partners import Launch, Partners
-from mmsbgen.sampler.minibatch.strategies import Sources, random_pair
 
 
 class Batch(NamedTuple):
@@ -40,26 +39,3 @@ class BlockBatches:
         self._values["iteration"] = np.uint32(iteration)
         self._partners.draw(queue, 1, n, self._values)
         return Batch(first, n, 0)
-
-
-class PairBatches:
-    """Random pairs, drawn on the host, one mini-batch after another."""
-
-    def __init__(
-        self, sources: Sources, partners: Partners, device: Device, values: Mapping[str, Any], real: np.dtype[Any]
-    ) -> None:
-        self._sources, self._partners = sources, partners
-        self._device, self._values, self._real = device, dict(values), real
-
-    def batch(self, iteration: int, queue: Launch) -> Batch:
-        """Draw a mini-batch and write it to the device."""
-        batch = random_pair(self._sources, iteration)
-        n, device, values = batch.vertices.size, self._device, self._values
-        device.write(values["vertices"], batch.vertices.astype(np.uint32))
-        device.write(values["sizes"], np.array([n], np.uint32))
-        values.update(iteration=np.uint32(iteration), n_vertices=np.uint32(n), stride=np.uint32(n))
-        self._partners.draw(queue, 1, n, values)
-        device.write(values["pairs_a"], batch.pairs_a.astype(np.uint32))
-        device.write(values["pairs_b"], batch.pairs_b.astype(np.uint32))
-        device.write(values["pair_weights"], batch.weights.astype(self._real))
-        return Batch(0, n, batch.pairs_a.size)

@@ -5,7 +5,7 @@ Neither depends on the state, so one launch draws for many iterations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from mmsbgen.backends.base import Device
 from mmsbgen.sampler.minibatch.batch_sources import Batch
 from mmsbgen.sampler.minibatch.partners import Launch, Partners
-from mmsbgen.sampler.minibatch.strategies import Ints, Sources, Stars
+from mmsbgen.sampler.minibatch.strategies import Ints, Sources, Stars, random_node
 
 #: Most bytes of mini-batches drawn in advance; one iteration is always held.
 _BYTES = 64 << 20
@@ -31,7 +31,6 @@ class DrawnAhead:
 
     def __init__(
         self,
-        draw: Callable[[Sources, int, int], Stars],
         sources: Sources,
         partners: Partners,
         device: Device,
@@ -40,7 +39,7 @@ class DrawnAhead:
         count: int,
         real: np.dtype[Any],
     ) -> None:
-        self._draw, self._sources, self._partners = draw, sources, partners
+        self._sources, self._partners = sources, partners
         self._device, self._values = device, values
         self.stride, self.count, self._real = stride, count, real
         self._first = 0
@@ -63,7 +62,7 @@ class DrawnAhead:
         return iteration - self._first
 
     def _refill(self, iteration: int, queue: Launch) -> Stars:
-        stars = self._draw(self._sources, iteration, self.count)
+        stars = random_node(self._sources, iteration, self.count)
         device, values = self._device, self._values
         device.write(values["centres"], stars.centres.astype(np.uint32))
         device.write(values["sizes"], stars.sizes.astype(np.uint32))

@@ -84,7 +84,7 @@ class OwnPartners:
 
 
 class StarSharedPartners:
-    """Partners shared by the vertices of a star or of a mini-batch of pairs."""
+    """Partners shared by the vertices of a star."""
 
     def __init__(self, split: Split, links: EdgeSet, held: EdgeSet, shape: StateShape, problem: Problem) -> None:
         self._split, self._sets, self._shape, self._problem = split, (links, held), shape, problem

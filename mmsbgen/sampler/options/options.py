@@ -17,7 +17,7 @@ from mmsbgen.sampler.options.schedule import BLOCK_SCHEDULE, STAR_SCHEDULE, Sche
 
 STEPS = ("split", "reflected", "published")
 PARTNERS = ("uniform", "stratified", "shared", "shared-uniform")
-MINI_BATCHES = ("block", "random-node", "random-node-link", "random-node-non-link", "random-pair")
+MINI_BATCHES = ("block", "random-node", "random-node-link", "random-node-non-link")
 #: Fewest communities of a run that keeps sparse rows by default.
 FEWEST_SPARSE = 256
 
@@ -27,7 +27,7 @@ def blocks_per_sweep(n_vertices: int, size: int) -> int:
     return -(-n_vertices // min(size, n_vertices))
 
 
-#: Default number of iterations of mini-batches of stars and pairs.
+#: Default number of iterations of mini-batches of stars.
 STAR_ITERATIONS = 1000
 #: Default share of the links held out for test, and the fewest links for which it applies.
 TEST_SHARE, FEWEST_TEST_LINKS = 0.01, 10
@@ -54,14 +54,14 @@ class Options:
     )
     mini_batch: str = option(
         "block",
-        "block: blocks of vertices in turn; random-node, random-node-link, random-node-non-link: stars; random-pair.",
+        "block: blocks of vertices in turn; random-node, random-node-link, random-node-non-link: stars.",
         "advanced",
         choices=MINI_BATCHES,
         metavar="NAME",
     )
     mini_batch_size: int | None = option(
         None,
-        "Non-links of a star, pairs of random-pair, or vertices of a block.",
+        "Non-links of a star, or vertices of a block.",
         "advanced",
         least=1,
         most=2**31,

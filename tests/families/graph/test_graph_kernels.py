@@ -57,16 +57,21 @@ def sample(spec: KernelSpec, problem: Problem, traits: Traits) -> list[dict[str,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPH.kernels)
-def test_every_value_is_right_on_every_shape(name: str, opencl_device: Device) -> None:
+@pytest.mark.parametrize(("device", "each"), [("processor", True), ("pocl_device", False)], ids=["values", "pocl"])
+def test_every_value_is_right_on_every_shape(
+    name: str, device: str, each: bool, request: pytest.FixtureRequest
+) -> None:
+    """On PoCL the default; its covering sample, in families/test_device, has every value on generated graphs."""
+    opened: Device = request.getfixturevalue(device)
     spec, problem = GRAPH.kernel(name), GRAPH.problem()
     graphs = {s: graph.both_ways if name == "cores" and graph.directed else graph for s, graph in shapes().items()}
     workloads = {shape: workload(name, graph, problem, 0) for shape, graph in graphs.items()}
-    for config in sample(spec, problem, traits_of(opencl_device.info)):
-        bound = build(opencl_device, spec, problem, config)
+    for config in sample(spec, problem, traits_of(opened.info))[: None if each else 1]:
+        bound = build(opened, spec, problem, config)
         for shape, given in workloads.items():
-            placed = upload(opencl_device, given)
+            placed = upload(opened, given)
             bound.launch(given.count, placed).wait()
-            got = {key: opencl_device.download(placed[key]) for key in spec.written}
+            got = {key: opened.download(placed[key]) for key in spec.written}
             release(placed)
             assert given.verify(got, config) is None, (shape, describe(config))
 

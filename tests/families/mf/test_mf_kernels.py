@@ -57,9 +57,11 @@ def every_value_once(spec: KernelSpec, traits: Traits) -> list[tuple[int, Config
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGEST)
 def test_every_value_of_every_axis_is_right(name: str, opencl_device: Device) -> None:
+    """On PoCL each K once; its covering sample, in families/test_device, has every value."""
     spec = MF.kernel(name)
     # Blocks of every size on Intel's runtime only: PoCL has none of several work-items.
-    for number, (k, config) in enumerate(every_value_once(spec, traits_of(opencl_device.info))):
+    most = len(KS) if "Portable" in opencl_device.info.platform else None
+    for number, (k, config) in enumerate(every_value_once(spec, traits_of(opencl_device.info))[:most]):
         odd = {"dtype": "float64", "bias": "off", "feedback": "implicit"} if number % 3 == 1 else {}
         odd |= {"storage": "bfloat16"} if number % 3 == 2 else {}
         problem = MF.problem(K=k, **odd).only(spec.parameters)

@@ -23,6 +23,8 @@ FIRST = 3
 _HUB = 350
 #: Elements of rows that are gathered at a time, in float64.
 _GATHERED = 1 << 21
+#: Fewest groups of counts, and limit of the bytes of all groups' counts.
+FEWEST_GROUPS, _COUNT_BYTES = 16, 64 << 20
 #: Mean degree of the vertices; com-DBLP has 6.6.
 MEAN_DEGREE = 6
 
@@ -219,12 +221,18 @@ def rows_to_end(problem: Problem, seed: int) -> tuple[dict[str, Any], equations.
     return given | scalars, step
 
 
+def kept_groups(problem: Problem) -> int:
+    """Number of groups whose counts fit into the memory that they may take."""
+    return _COUNT_BYTES // (2 * row_length(problem.integer("K")) * np.dtype(real_type(problem)).itemsize)
+
+
 def block_links(problem: Problem, seed: int) -> Workload:
     """Rows to update, and old values in ``counts``."""
     given, step = rows_to_end(problem, seed)
     k, m, dtype, u = problem.integer("K"), problem.integer("m"), real_type(problem), roundoff(problem)
+    groups = max(FEWEST_GROUPS, min(MOST_GROUPS, kept_groups(problem)))
     given |= {
-        "counts": np.ones((MOST_GROUPS, 2, row_length(k)), dtype),
+        "counts": np.ones((groups, 2, row_length(k)), dtype),
         "non_link_scale": dtype(0.75),
         "link_scale": dtype(1.5),
     }
@@ -235,7 +243,7 @@ def block_links(problem: Problem, seed: int) -> Workload:
         lambda units, turn: rows_ended(given, units, k, step, u),
     )
     counts = Units(
-        1, lambda units: {"counts": np.arange(MOST_GROUPS)[None]}, lambda units, turn: _counts_of_all(given, k, u)
+        1, lambda units: {"counts": np.arange(groups)[None]}, lambda units, turn: _counts_of_all(given, k, u)
     )
     return Workload(given, m, of_all(given, k, (rows, counts)), units=(rows, counts), repeats="continued")
 

@@ -9,28 +9,30 @@ from mmsbgen.families.mmsb.axes import row_space
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.axes.row_space import row_config
 from mmsbgen.families.mmsb.blocks import block_workloads
-from mmsbgen.families.mmsb.numbers.row_layout import MOST_GROUPS, row_length
+from mmsbgen.families.mmsb.numbers.row_layout import MOST_GROUPS
 from mmsbgen.kernels.family import Argument
-from mmsbgen.kernels.kit import reals, teams
+from mmsbgen.kernels.kit import teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
 COUNTS = Axis("counts", ("global", "registers"), "where a team adds up what it counts for theta")
 #: Each team of block_links is a group and processes several vertices.
-GROUPS = Axis("groups", (16, 64, 256, 512, 1024, 2048), "teams, each of which counts for theta what it sees")
+GROUPS = Axis(
+    "groups",
+    (block_workloads.FEWEST_GROUPS, 64, 256, 512, 1024, 2048),
+    "teams, each of which counts for theta what it sees",
+)
 LOOKAHEAD = Axis(
     "lookahead", (False, True), "whether the next vertices are looked up, and their rows asked for, during one's work"
 )
-#: Limit of the bytes of all groups' counts.
-_COUNT_BYTES = 64 << 20
 #: Largest number of groups by kind of device. It fills a device; more would only add work to the sum of counts.
 _MOST_GROUPS = {"cpu": 256, "gpu": MOST_GROUPS}
 
 
 def most_groups(problem: Problem, traits: Traits) -> int:
     """Largest number of groups of counts that block_links may write, by kind of device and memory."""
-    kept = _COUNT_BYTES // (2 * row_length(problem.integer("K")) * reals.real_bytes(problem))
-    return max(int(GROUPS.values[0]), min(_MOST_GROUPS.get(traits.kind, MOST_GROUPS), kept))
+    most = _MOST_GROUPS.get(traits.kind, MOST_GROUPS)
+    return max(block_workloads.FEWEST_GROUPS, min(most, block_workloads.kept_groups(problem)))
 
 
 def _groups(config: Config, problem: Problem, traits: Traits) -> str | None:
