@@ -10,13 +10,16 @@ import importlib
 import re
 import sys
 import traceback
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.kernels.family import KernelFamily
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["absolute", "declaration", "family", "names", "resolve_family"]
 
@@ -93,6 +96,8 @@ def declaration(reference: str) -> str:
 
 @functools.cache
 def _installed() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # takes a twentieth of a second
+
     return {point.name: point for point in entry_points(group=GROUP)}
 
 

@@ -54,6 +54,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
         raise InputError("give the links that changed: --add FILE, --remove FILE or both")
     if str(given["add"]) == str(given["remove"]) == "-":
         raise InputError("--add - and --remove - both read standard input: give one of them as a file")
+    from mmsbgen.base.host_memory import keep_freed_memory
     from mmsbgen.detection.update import UpdateRequest, perform_update
     from mmsbgen.export.run_folder import need_results, reading_of_run
     from mmsbgen.graph import read_graph
@@ -63,6 +64,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
         if not is_quiet(context):
             click.echo(shown(text), err=True)
 
+    keep_freed_memory()
     need_results(results)  # told before files of links are read
     reading = reading_of(given)
     add, remove = (_links(given[name], reading) for name in ("add", "remove"))

@@ -21,6 +21,7 @@ from mmsbgen.sampler.diagnostics.explained_links import (
     RowSource,
     explained,
     explained_at,
+    to_members,
 )
 from mmsbgen.sampler.diagnostics.member_odds import member_chances
 from mmsbgen.sampler.diagnostics.memberships import Memberships
@@ -125,13 +126,7 @@ def _counted(
     for ends, shares in _told(explained_at(_gathered(m, links), rows, m.beta, m.delta, m.indices), len(links), tell):
         counted = shares.astype(np.float64)
         if members is not None:
-            wanted = m.indices[ends]
-            # The communities of the other end; -1 is none.
-            others = np.where(members[ends], wanted, -1)[:, ::-1]
-            shared = np.zeros(wanted.shape, bool)
-            for column in range(r):
-                shared |= wanted == others[:, :, column, None]
-            counted *= shared
+            counted *= to_members(ends, m.indices, members)
         row = np.searchsorted(vertices, ends) if vertices.size else ends
         # Flat indices: np.add.at is twenty times slower with several index arrays.
         np.add.at(flat, (row[:, :, None] * r + np.arange(r)).ravel(), counted.ravel())

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.processes import run_side_by_side
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -24,6 +26,8 @@ RowSource = Callable[[Ints], Array]
 _BLOCK = 1 << 21
 #: Pairs of rows with few entries at a time.
 _PAIRS = 1 << 15
+#: Links that a thread takes at a time; their arrays stay in its cache.
+_LINKS = 1 << 11
 #: Elements of products of rows summed at a time; they fit into a core's cache.
 _CACHED = 1 << 17
 
@@ -206,3 +210,18 @@ def explained_at(
         wanted = at[ends]
         both = pi[index[:, 0, None, None], wanted] * pi[index[:, 1, None, None], wanted]
         yield Explained(ends, both * beta.astype(pi.dtype)[wanted] / z[:, None, None])
+
+
+def to_members(ends: Array, communities: Array, members: Array) -> Array:
+    """Whether the other end of a link ``[C, 2]`` is a member of each of an end's ``communities``, ``[C, 2, r]``."""
+    found = np.zeros((*ends.shape, communities.shape[1]), bool)
+
+    def find(first: int) -> None:
+        part = slice(first, first + _LINKS)
+        own = communities[ends[part]]
+        others = np.where(members[ends[part]], own, -1)[:, ::-1]  # -1 is none
+        for column in range(own.shape[2]):
+            found[part] |= own == others[:, :, column, None]
+
+    run_side_by_side(find, range(0, len(ends), _LINKS))
+    return found

@@ -117,9 +117,10 @@ class Memberships:
         old = columns >= 0
         place = np.empty(self.width, np.int32)
         place[columns[old]] = np.flatnonzero(old)
+        indices = self.indices.reshape(-1)
         return replace(
             self,
-            indices=in_parts(lambda part: (place[self.indices[part]],), len(self.indices))[0],
+            indices=in_parts(lambda part: (place[indices[part]],), indices.size)[0].reshape(self.indices.shape),
             beta=np.where(old, self.beta[columns], strengths),
             spread=np.where(old, self.spread[columns], 0.0),
             columns=np.where(old, self.columns[columns], -1),

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from mmsbgen.base.id_text import plural
 from mmsbgen.base.processes import side_by_side
@@ -155,6 +154,8 @@ class _Draws:
 
 def _members(found: Memberships, communities: Ints, rng: np.random.Generator) -> Ints:
     """Two vertices ``[S, 2]`` for each of the ``communities`` ``[S]``, in proportion to their entries of it."""
+    from scipy.sparse import csr_array  # takes a tenth of a second
+
     n, r = found.indices.shape
 
     def by_community(rows: slice) -> tuple[Ints, Ints, Floats]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from mmsbgen.base.processes import run_side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT
 from mmsbgen.graph import Adjacency
@@ -37,8 +38,8 @@ REST = 0.02
 MOST_ROUNDS = 20
 #: Distance of a row's sum from 1 that is rounding.
 _ROUNDING = 1e-5
-#: Elements of rows handled at a time.
-_ELEMENTS = 1 << 22
+#: Elements of rows handled at a time, and by one thread.
+_ELEMENTS, _AT_A_TIME = 1 << 22, 1 << 19
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,14 @@ def start_from(sampler: Sampler, before: Memberships, change: Change) -> None:
     n, k, most, place = shape.n_vertices, shape.k, min(shape.entries, shape.k), change.place
     communities = np.full((n, shape.entries), NONE, np.uint32)
     values = np.zeros((n, shape.entries), shape.real)
-    for first in range(0, len(place), step := max(1, _ELEMENTS // before.width)):
+    # Rows with codes are made dense.
+    step = max(1, _AT_A_TIME // (before.width if before.codes.size else shape.entries))
+
+    def put(first: int) -> None:
         part = np.arange(first, min(first + step, len(place)))
         communities[place[part]], values[place[part]] = _entries(before, part, shape.entries, shape.floor)
+
+    run_side_by_side(put, range(0, len(place), step))
     left = _from_neighbours(communities, values, change.new_vertices, adjacency)
     left = np.union1d(left, change.ends[adjacency.degrees[change.ends] == 0])
     communities[left] = NONE

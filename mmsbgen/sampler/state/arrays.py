@@ -72,7 +72,8 @@ def place(device: Device, wanted: Iterable[Spec]) -> tuple[dict[str, Buffer], di
 def take_counts(device: Device, buffer: Buffer) -> int:
     """The sum of the counts in a buffer, which are 0 from then on.  Waits for the queue."""
     found = int(device.download(buffer).sum(dtype=np.int64))
-    device.write(buffer, np.zeros(buffer.shape, buffer.dtype))
+    if found:
+        device.write(buffer, np.zeros(buffer.shape, buffer.dtype))
     return found
 
 

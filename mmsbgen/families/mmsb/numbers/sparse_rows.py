@@ -24,8 +24,8 @@ THRESHOLD = 0.2
 MOST_BOUND = 4.0
 #: Largest concentration of the prior where entrants are drawn: their chance is then well below 1.
 MOST_ALPHA = 0.1
-#: Rows whose columns are added up at a time.
-_ROWS = 1 << 20
+#: Rows whose columns are added up at a time, and those that are read together: their parts stay in a cache.
+_ROWS, _CACHED = 1 << 20, 1 << 14
 
 
 def expanded(communities: Array, values: Array, k: int, floor: float) -> Floats:
@@ -48,9 +48,11 @@ def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
     """Sums of the columns ``[K]`` of all rows."""
 
     def of(first: int) -> Floats:
-        some, sizes = communities[first : first + _ROWS], values[first : first + _ROWS]
-        used = some != NONE  # few of a start
-        found: Floats = np.bincount(some[used], sizes[used].astype(np.float64) - floor, k).astype(np.float64)
+        found = np.zeros(k)
+        for begin in range(first, min(first + _ROWS, len(communities)), _CACHED):
+            some, sizes = (array[begin : begin + _CACHED] for array in (communities, values))
+            used = some != NONE  # few of a start
+            np.add.at(found, some[used].astype(np.intp), sizes[used].astype(np.float64) - floor)
         return found
 
     return sum(side_by_side(of, range(0, len(communities), _ROWS)), np.full(k, len(communities) * floor))
