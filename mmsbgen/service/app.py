@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -41,6 +42,7 @@ def create_app(settings: ServiceSettings) -> tuple[ASGIApp, ServiceContext]:
         version=__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
+        dependencies=[Depends(_refuse_unknown)],
         openapi_url="/api/v1/openapi.json",
         docs_url=None,  # these pages load scripts from other hosts
         redoc_url=None,
@@ -53,6 +55,17 @@ def create_app(settings: ServiceSettings) -> tuple[ASGIApp, ServiceContext]:
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
     return RequestGate(app, settings, core.metrics), core
+
+
+async def _refuse_unknown(request: Request) -> None:
+    """Refuse parameters of reading requests that the route does not have; the models of others refuse theirs."""
+    operation = request.app.openapi()["paths"].get(request.scope["route"].path_format, {}).get("get")
+    if request.method not in ("GET", "HEAD") or operation is None:
+        return
+    known = [given["name"] for given in operation.get("parameters", []) if given["in"] == "query"]
+    told = f"no such parameter; there are {', '.join(known)}" if known else "this route takes no parameters"
+    if wrong := [{"loc": ("query", name), "msg": told} for name in request.query_params if name not in known]:
+        raise RequestValidationError(wrong)
 
 
 def _schema(app: FastAPI) -> dict[str, Any]:

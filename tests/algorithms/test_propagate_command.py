@@ -53,6 +53,11 @@ def test_a_line_for_each_vertex(file: Path, labels: Path, processor: Device) -> 
     assert "No label reached 2 vertices, such as x, y." in done.stderr
 
 
+def test_alpha_is_of_other_rules(file: Path, labels: Path) -> None:
+    done = run("propagate", file, "--labels", labels, "--alpha", "0.5")
+    assert (done.exit_code, "give --rule spread" in done.stderr) == (2, True)
+
+
 @pytest.mark.filterwarnings("ignore:.*are left out")
 def test_labels_may_have_a_header(tmp_path: Path, processor: Device) -> None:
     file, known = tmp_path / "g.txt", tmp_path / "known.csv"

@@ -37,6 +37,13 @@ def test_it_is_alive_and_ready(client: httpx.Client) -> None:
     assert "mmsbgen_ready 1.0" in metrics
 
 
+def test_a_mistyped_parameter_is_refused(client: httpx.Client) -> None:
+    found = client.get(BEST, params={"kernl": "update_pi", "device": "x", "kernel": "update_pi"})
+    assert (found.status_code, found.json()["errors"][0]["where"]) == (422, "query.kernl")
+    assert "no such parameter; there are kernel, " in found.json()["detail"]
+    assert client.get("/health", params={"deep": 1}).status_code == 422
+
+
 def test_devices(client: httpx.Client) -> None:
     found = client.get("/api/v1/devices").json()
     known = {one["name"]: one for one in found["known"]}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.shared.configuration import shared_option
@@ -84,6 +85,8 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
         before = record_in(out)
         if before is not None and before.get("command") != "propagate":
             raise InputError(f"{out} has results of a detection: name another folder, or give them up by --overwrite")
+    if given["rule"] == "harmonic" and context.get_parameter_source("alpha") is ParameterSource.COMMANDLINE:
+        raise InputError("--alpha is of the rules spread and published: leave it out, or give --rule spread")
     reading = reading_of(given)
     if given["weighted"] and reading.weights is not None:
         raise InputError(f"--weights {reading.weights} makes links of the weights that --weighted uses: leave one out")
