@@ -65,7 +65,7 @@ class MemberPairs:
         """The incidence of sets of ids, whose vertex numbers are ``places``; raises InputError for another id."""
         vertex: list[int] = []
         for number, members in enumerate(sets, start=1):
-            if strange := members - places.keys():
+            if strange := [name for name in members if name not in places]:
                 raise InputError(
                     f"community {number} of the {what} has the id {min(strange)!r}, which is no vertex of the graph; "
                     "give the graph that the cover belongs to (ids are separated by tabs, or by spaces where "
