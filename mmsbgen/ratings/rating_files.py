@@ -21,7 +21,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
-from mmsbgen.graph.files.number_tables import plain_columns
+from mmsbgen.graph.files.number_tables import plain_columns, plain_words
 from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns
 
 _USERS = ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "member", "memberid")
@@ -176,6 +176,9 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         raise InputError(f"{file} has a header and nothing below it; {_EXAMPLE}")
     if (found := _numbers(text[place:], mark, at, len(names))) is None:
         need_fields(file, text, "text")
+        plain = plain_words(text[place:], mark, len(names), at) if mark and len(mark) == 1 else None
+        if plain is not None:
+            return _ids(plain[0]), _ids(plain[1]), plain[2]
         found = _words(file, text, mark, begin, at, len(names))
     return found
 

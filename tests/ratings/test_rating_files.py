@@ -14,7 +14,7 @@ from scipy.io import mmwrite
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph.files import tokens
-from mmsbgen.ratings import Ratings, as_ratings, read_ratings
+from mmsbgen.ratings import Ratings, as_ratings, rating_files, read_ratings
 from mmsbgen.ratings.rating_files import read_pairs
 
 ROWS = [(1, 10, 4.0), (2, 10, 0.0), (2, 7, -2.5), (9, 12, 5.0)]
@@ -159,6 +159,18 @@ def test_plain_numbers_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     rows = [(u, -u, word) for u, word in enumerate(DECIMALS * 5)]
     (file := tmp_path / "r.csv").write_text("user,item,rating\n" + "".join(f"{u},{v},{w}\n" for u, v, w in rows))
     assert triples(read_ratings(file)) == {(u, v, float(word)) for u, v, word in rows}
+
+
+def test_words_of_plain_tables_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "BLOCK_BYTES", 64)
+    rows = [(f"u{at}", f"i {-at}", word) for at, word in enumerate(DECIMALS * 2)]
+    (file := tmp_path / "r.csv").write_text("user,item,rating\n" + "".join(f"{u},{v},{w}\n" for u, v, w in rows))
+    expected = {(u, v, float(word)) for u, v, word in rows}
+    with monkeypatch.context() as patch:
+        patch.setattr(rating_files, "_words", None)  # takes the other tables
+        assert triples(read_ratings(file)) == expected
+    monkeypatch.setattr(rating_files, "plain_words", lambda *given: None)
+    assert triples(read_ratings(file)) == expected
 
 
 @pytest.mark.parametrize("word", ["", ".", "-.", "1.2.3", "1e3", "+1", "1 ", '"1"', "1,2", "9007199254740993"])

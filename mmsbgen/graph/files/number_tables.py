@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.processes import joined
+from mmsbgen.base.processes import joined, side_by_side
 from mmsbgen.graph.files import text_tables
 from mmsbgen.graph.files.tokens import block_ends, parse_decimals, parse_integers, split_columns
 from mmsbgen.graph.graph import GraphWarning, Int64Array
 from mmsbgen.graph.reading_options import ReadingOptions, kept_links
 
-__all__ = ["plain_columns", "read_arc_numbers", "read_end_numbers"]
+__all__ = ["plain_columns", "plain_words", "read_arc_numbers", "read_end_numbers"]
 
 Floats = NDArray[np.float64]
 #: Lines in front that are comments or empty.
@@ -48,6 +48,40 @@ def plain_columns(
     except ValueError:
         return None
     return first, second, values[0] if values else None
+
+
+def plain_words(
+    text: bytes, mark: str, width: int, at: Sequence[int]
+) -> tuple[list[str], list[str], Floats | None] | None:
+    """As :func:`plain_columns`, with two columns of words in ASCII, none of them empty or with blanks at its ends."""
+    words: tuple[list[str], list[str]] = [], []
+
+    def parsed(ends: tuple[int, int]) -> tuple[list[list[str]], Floats | None] | None:
+        block = text[slice(*ends)]
+        columns = split_columns(block, mark.encode(), width) if block.isascii() else None
+        if columns is None:
+            return None
+        buffer, chosen = np.frombuffer(block, np.uint8), [columns[place] for place in at]
+        values = parse_decimals(chosen[2]) if len(at) > 2 else None
+        blank = buffer <= ord(" ")
+        odd = [
+            (each.starts == each.ends) | blank[each.starts] | blank[each.ends - 1] for each in (columns[0], *chosen[:2])
+        ]
+        if (values is None and len(at) > 2) or np.any(odd):
+            return None
+        whole = block.decode("ascii")
+        ranges = (zip(each.starts.tolist(), each.ends.tolist(), strict=True) for each in chosen[:2])
+        return [[whole[a:b] for a, b in each] for each in ranges], values
+
+    numbers = []
+    for part in side_by_side(parsed, block_ends(text)):
+        if part is None:
+            return None
+        for every, some in zip(words, part[0], strict=True):
+            every += some
+        numbers.append(part[1])
+    values = np.concatenate([each for each in numbers if each is not None]) if len(at) > 2 else None
+    return *words, values
 
 
 def read_end_numbers(
