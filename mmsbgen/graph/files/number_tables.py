@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,15 +12,13 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import joined
 from mmsbgen.graph.files import text_tables
-from mmsbgen.graph.files.tokens import block_ends, parse_decimals, parse_integers, split_columns
+from mmsbgen.graph.files.tokens import COMMENTS, block_ends, parse_decimals, parse_integers, split_columns
 from mmsbgen.graph.graph import GraphWarning, Int64Array
 from mmsbgen.graph.reading_options import ReadingOptions, kept_links
 
 __all__ = ["plain_columns", "read_arc_numbers", "read_end_numbers"]
 
 Floats = NDArray[np.float64]
-#: Lines in front that are comments or empty.
-_COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 #: Bytes by whose rows the kind of a table is found.
 _SAMPLE = 1 << 16
 
@@ -100,7 +97,7 @@ def _numbers(
 
     It gets the first rows.  They decide as all rows do, since no word of a header is among integers.
     """
-    comments = _COMMENTS.match(text)
+    comments = COMMENTS.match(text)
     begin = comments.end() if comments else 0
     if text.startswith(b"sep=") or max(text.find(b"#", begin), text.find(b"%", begin)) >= 0:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ _INT64_MAX = np.uint64(2**63 - 1)
 _MOST_DIGITS = 19  # of an int64; 19 nines still fit into uint64
 #: Quotients of integers up to this by these powers of ten are the nearest double, as both are exact.
 _EXACT, _POWERS = 2**53, np.array([float(10**places) for places in range(_MOST_DIGITS)])
+#: Comments and blank lines in front.
+COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 #: Bytes of a block; in smaller ones threads mostly wait for each other.
 BLOCK_BYTES = 1 << 21
 
