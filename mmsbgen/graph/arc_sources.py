@@ -196,16 +196,19 @@ def _plain_pairs(text: str, weights: str | None) -> tuple[list[str], list[str]]:
 
 def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, columns: Sequence[Any] | None) -> Arcs:
     """An edge list or a table of arcs, with weights or without."""
+    need_fields(file, raw, "integers")
     whole = text_lines(file, raw)
+    begin = whole[: whole.find(b"\n", _SAMPLE) + 1 or len(whole)].decode()
     try:
-        begin = whole[: whole.find(b"\n", _SAMPLE) + 1 or len(whole)].decode()
         delimiter = find_delimiter(begin, is_csv=".csv" in file.name.lower())
-        plain = read_arc_numbers(whole, delimiter, columns, weights=weights)
-        if plain is not None:
-            ids, places = number_integers(np.stack(plain[:2], axis=1).reshape(-1))
-            return _arcs(places, ids, plain[2], directed, file)
-        need_fields(file, raw, "text")
-        text = whole.decode()
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    if (plain := read_arc_numbers(whole, delimiter, columns, weights=weights)) is not None:
+        ids, places = number_integers(np.stack(plain[:2], axis=1).reshape(-1))
+        return _arcs(places, ids, plain[2], directed, file)
+    need_fields(file, raw, "text")
+    text = whole.decode()
+    try:
         if delimiter is None and columns is None:
             words, values = _plain_pairs(text, weights)
         else:

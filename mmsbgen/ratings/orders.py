@@ -27,7 +27,8 @@ def slices(size: int) -> list[slice]:
 def counted(keys: Array, size: int) -> NDArray[np.int64]:
     """How often each number below ``size`` is among ``keys`` ``[E]``, int64 ``[size]``."""
     found = np.zeros(size, np.int64)
-    for part in side_by_side(lambda part: np.bincount(keys[part], minlength=size), slices(keys.size)):
+    parts = slices(keys.size) if size <= _ITEMS else [slice(None)]  # many counts of few items would fill the memory
+    for part in side_by_side(lambda part: np.bincount(keys[part], minlength=size), parts):
         found += part
     return found
 

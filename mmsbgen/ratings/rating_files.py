@@ -174,7 +174,7 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         place = text.find(b"\n", place) + 1 or len(text)
     if not _SIGN.search(text, place):
         raise InputError(f"{file} has a header and nothing below it; {_EXAMPLE}")
-    if (found := _numbers(text[place:], mark, at, len(names))) is None:
+    if (found := _numbers(text, place, mark, at, len(names))) is None:
         need_fields(file, text, "text")
         plain = plain_words(text[place:], mark, len(names), at) if mark and len(mark) == 1 else None
         if plain is not None:
@@ -204,22 +204,24 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
     return 1, named_columns(names, None, str(file), wanted)
 
 
-def _numbers(text: bytes, mark: str | None, at: tuple[int, ...], width: int) -> tuple[Any, Any, Any] | None:
-    """The columns if ids are integers as Python writes them and every line is whole; else None."""
+def _numbers(text: bytes, begin: int, mark: str | None, at: tuple[int, ...], width: int) -> tuple[Any, Any, Any] | None:
+    """The columns from ``begin`` on if ids are integers as Python writes them and every line is whole; else None."""
     if mark == "::":
         if b"\t" in text:
             return None
-        text, mark = text.replace(b"::", b"\t"), "\t"
-    if (found := plain_columns(text, mark, width, at)) is not None:
+        text, begin, mark = text[begin:].replace(b"::", b"\t"), 0, "\t"
+    if (found := plain_columns(text, begin, mark, width, at)) is not None:
         return found
+    text = text[begin:]
     rows = text.rstrip(b"\n")
     even = mark is None or rows.count(mark.encode()) == (width - 1) * (rows.count(b"\n") + 1)
     if not even and max(at) == width - 1:
         return None  # a longer row may have other fields there
     if any(pattern.search(text) for pattern in _NOT_PLAIN):
         return None
-    if b'"' in text and any(line.count(b'"') % 2 for line in text.split(b"\n")):
-        return None  # a field of several lines, none of which is a rating
+    quoted = (line for line in text.split(b"\n") if b'"' in line) if b'"' in text else ()
+    if any(line.count(b'"') % 2 or (mark is not None and line.count(mark.encode()) >= width) for line in quoted):
+        return None  # a field of several lines, none of which is a rating, or one with such marks
     try:
         table: NDArray[Any] = np.loadtxt(
             io.BytesIO(text), dtype=_ROW[: len(at)], delimiter=mark, usecols=at, comments=None, ndmin=1

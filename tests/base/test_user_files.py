@@ -21,7 +21,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.user_files import most_fields, read_unpacked
 from mmsbgen.cli import main
 from mmsbgen.db.exchange import jsonl
-from mmsbgen.graph import ReadingOptions, load_graph
+from mmsbgen.graph import ReadingOptions, as_arcs, load_graph
 from mmsbgen.scores import read_cover
 
 LEFT = 16_000_000
@@ -91,7 +91,7 @@ def test_many_short_fields_are_counted_before_they_become_objects(tmp_path: Path
     assert peak < LEFT
 
 
-def test_covers_and_vertices_of_many_short_fields_too(tmp_path: Path) -> None:
+def test_covers_vertices_and_arcs_of_many_short_fields_too(tmp_path: Path) -> None:
     file, graph = tmp_path / "fields.txt", tmp_path / "graph.txt"
     file.write_bytes(b"1\n" * 1_000_000)
     graph.write_text("1 2\n")
@@ -99,6 +99,8 @@ def test_covers_and_vertices_of_many_short_fields_too(tmp_path: Path) -> None:
         read_cover(file)
     with pytest.raises(InputError, match=r"fields\.txt takes about .* to read"):
         load_graph(graph, ReadingOptions(vertices=file))
+    with pytest.raises(InputError, match=r"^[^:]*fields\.txt takes about .* to read"):
+        as_arcs(file)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ HEADS: list[list[str]] = [
     ["1", "b"],
     ["source", "target", "weight"],
     ["weight", "from", "to"],
+    ["source", "target", '"weight"'],
     ["id", "source", "target", "name"],
 ]
 ODD = ["0.5", "x", "", " 4", "07", '"5"', "1e3", "#9", "a b", "NA"]
@@ -34,11 +35,13 @@ def table(rng: random.Random) -> str:
     mark, head = rng.choice(",;\t| ,,"), rng.choice(HEADS)
     width, noise = len(head) or rng.choice([2, 2, 3]), rng.choice([0, 0, 0.05])
     rows = [
-        [rng.choice(ODD) if rng.random() < noise else str(rng.randint(-2, 30)) for _ in range(width)] for _ in range(9)
+        [rng.choice(ODD) if rng.random() < noise else str(rng.randint(-2, 30)) for _ in range(width)]
+        for _ in range(rng.choice([0, 9, 9, 9, 9, 9]) if head else 9)
     ]
-    for row in rows if "weight" in head else []:
-        row[head.index("weight")] = rng.choice(["1", "1", "1.0", "2.5"])
-    if rng.random() < 0.1:
+    weight = next((at for at, name in enumerate(head) if "weight" in name), None)
+    for row in rows if weight is not None else []:
+        row[weight] = rng.choice(["1", "1", "1.0", "2.5", "1.000000000000001"])
+    if rows and rng.random() < 0.1:
         rows[-1] = rows[-1][:-1]
     end = rng.choice(["\n", "\r\n"])
     return end.join(mark.join(row) for row in ([head] if head else []) + rows) + rng.choice(["", end, end + end])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,23 +12,21 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import joined, side_by_side
 from mmsbgen.graph.files import text_tables
-from mmsbgen.graph.files.tokens import block_ends, parse_decimals, parse_integers, split_columns
+from mmsbgen.graph.files.tokens import COMMENTS, block_ends, parse_decimals, parse_integers, split_columns
 from mmsbgen.graph.graph import GraphWarning, Int64Array
 from mmsbgen.graph.reading_options import ReadingOptions, kept_links
 
 __all__ = ["plain_columns", "plain_words", "read_arc_numbers", "read_end_numbers"]
 
 Floats = NDArray[np.float64]
-#: Lines in front that are comments or empty.
-_COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 #: Bytes by whose rows the kind of a table is found.
 _SAMPLE = 1 << 16
 
 
 def plain_columns(
-    text: bytes, mark: str | None, width: int, at: Sequence[int]
+    text: bytes, begin: int, mark: str | None, width: int, at: Sequence[int]
 ) -> tuple[Int64Array, Int64Array, Floats | None] | None:
-    """The columns ``at``, two of integers and perhaps one of numbers, of lines with ``width`` fields.
+    """The columns ``at``, two of integers and perhaps one of numbers, of lines with ``width`` fields from ``begin`` on.
 
     ``mark`` separates the fields; None stands for blanks.  None is returned where a line or a field is not plain: other
     readers take quotes, blanks beside fields, and integers that are not in their shortest form.
@@ -44,7 +41,9 @@ def plain_columns(
         return found
 
     try:
-        first, second, *values = joined(parsed, block_ends(text))
+        first, second, *values = joined(
+            parsed, ((max(first, begin), end) for first, end in block_ends(text) if end > begin)
+        )
     except ValueError:
         return None
     return first, second, values[0] if values else None
@@ -101,7 +100,8 @@ def read_end_numbers(
     place, first, second, values = found
     kept = None
     if values is not None and reading.threshold is None:
-        kept_links([f"{value:.15g}" for value in values[values != 1][:1]], reading, f"column {place}")
+        odd = [np.format_float_positional(value, trim="-") for value in values[values != 1][:1]]
+        kept_links(odd, reading, f"column {place}")
     elif values is not None:
         kept = kept_links(values, reading, f"column {place}")
     return np.stack([first, second], axis=1).reshape(-1), kept
@@ -131,13 +131,13 @@ def _numbers(
 
     It gets the first rows.  They decide as all rows do, since no word of a header is among integers.
     """
-    comments = _COMMENTS.match(text)
+    comments = COMMENTS.match(text)
     begin = comments.end() if comments else 0
-    if text.startswith(b"sep=") or b"#" in text[begin:] or b"%" in text[begin:]:
+    if text.startswith(b"sep=") or max(text.find(b"#", begin), text.find(b"%", begin)) >= 0:
         return None
     try:
         sample = text[begin : text.find(b"\n", begin + _SAMPLE) + 1 or len(text)].decode()
-        rows = [[word.strip() for word in line.split(delimiter)] for line in sample.rstrip("\n").split("\n")]
+        rows = list(text_tables.rows_of(sample.rstrip("\n").split("\n"), delimiter))
         if len({len(row) for row in rows}) > 1:
             return None
         with warnings.catch_warnings():
@@ -147,8 +147,7 @@ def _numbers(
         return None  # the other reader tells it
     if header:
         begin = text.find(b"\n", begin) + 1
-    found = plain_columns(text[begin:], delimiter, len(rows[0]), at)
-    if found is None or not found[0].size:
+    if begin == len(text) or (found := plain_columns(text, begin, delimiter, len(rows[0]), at)) is None:
         return None
     place = 0 if len(at) < 3 else rows[0][at[2]] if header else at[2] + 1
     return place, *found

@@ -65,7 +65,7 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
     # With attributes behind the ids, as networkx writes them, commas separate those.
     if not any(mark in text for mark in (*_MARKS, '"')) or all(map(_ATTRIBUTES.fullmatch, lines)):
         return None
-    widths = {mark: {len(row) for row in _rows(lines, mark)} for mark in _MARKS}
+    widths = {mark: {len(row) for row in rows_of(lines, mark)} for mark in _MARKS}
     even = [mark for mark, found in widths.items() if len(found) == 1 and found != {1}]
     blanks = {len(re.split(r"\s#", line)[0].split()) for line in lines} == {2}
     if "\t" in even:
@@ -263,12 +263,12 @@ def _checked_rows(lines: list[str], delimiter: str | None) -> list[Row]:
     rows: list[Row] = []
     too_long: InputError | None = None
     try:
-        rows = list(_rows(lines, delimiter))
+        rows = list(rows_of(lines, delimiter))
     except InputError as error:
         too_long = error
     if '"' in "".join(lines[-1:]) or len(rows) < len(lines):
         # Lines below an open quote belong to it.
-        _refuse_torn(line for line in lines if '"' in line and len(list(_rows([line, ","], delimiter))) < 2)
+        _refuse_torn(line for line in lines if '"' in line and len(list(rows_of([line, ","], delimiter))) < 2)
     if too_long is not None:
         raise too_long
     return rows
@@ -290,7 +290,8 @@ def _lines(text: str) -> Iterator[str]:
             yield line.strip("\r ")
 
 
-def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[Row]:
+def rows_of(lines: Iterable[str], delimiter: str | None) -> Iterator[Row]:
+    """The fields of ``lines``; raises InputError for what is no row."""
     if delimiter is None:
         yield from (re.split(r"\s#", line)[0].split() for line in lines)
         return

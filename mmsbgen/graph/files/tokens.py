@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,8 +15,10 @@ _NEWLINE, _RETURN, _HASH, _PERCENT, _MINUS, _POINT, _ZERO, _BLANK, _TAB = (ord(c
 
 _INT64_MAX = np.uint64(2**63 - 1)
 _MOST_DIGITS = 19  # of an int64; 19 nines still fit into uint64
-#: Quotients of integers up to this by powers of ten up to 10^22 are the nearest double, as both are exact.
-_EXACT, _MOST_PLACES = 2**53, 22
+#: Quotients of integers up to this by these powers of ten are the nearest double, as both are exact.
+_EXACT, _POWERS = 2**53, np.array([float(10**places) for places in range(_MOST_DIGITS)])
+#: Comments and blank lines in front.
+COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 #: Bytes of a block; in smaller ones threads mostly wait for each other.
 BLOCK_BYTES = 1 << 21
 
@@ -182,13 +185,7 @@ def parse_decimals(fields: Fields) -> NDArray[np.float64] | None:
         points += is_point
         at += 1
     n_digits = ends - fields.starts - negative - points
-    if (
-        wrong.any()
-        or (points > 1).any()
-        or (n_digits < 1).any()
-        or (value > _EXACT).any()
-        or places.max() > _MOST_PLACES
-    ):
+    if wrong.any() or (points > 1).any() or (n_digits < 1).any() or (value > _EXACT).any():
         return None
-    found: NDArray[np.float64] = value / 10.0**places
+    found: NDArray[np.float64] = value / _POWERS[places]
     return np.where(negative, -found, found)
