@@ -66,6 +66,14 @@ def test_no_result_replaces_what_is_read(file: str, tmp_path: Path, processor: D
     assert (done.exit_code, "cannot write" in done.stderr) == (2, True), "said before any work"
 
 
+def test_a_dash_is_standard_output(
+    file: str, processor: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("cores", file, "--k", "2", "-o", "-")
+    assert (done.exit_code, capfd.readouterr().out, Path("-").exists()) == (0, "1\n2\n3\n", False)
+
+
 def test_a_folder_that_may_not_be_entered_is_told(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stat, closed = os.stat, str(tmp_path / "closed")
     (tmp_path / "closed").write_text("")
