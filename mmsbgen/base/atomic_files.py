@@ -148,11 +148,11 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
         if _is_stream(path):
             with tempfile.TemporaryDirectory() as folder:
                 yield (partial := Path(folder, path.name))
-                own = path == STDOUT  # opened by its name, a file that it is appended to would be emptied
+                number = _descriptor(path)  # opened by its name, a file that it is appended to would be emptied
                 with (
                     contextlib.suppress(BrokenPipeError),  # what nobody reads is dropped
                     partial.open("rb") as written,
-                    open(1 if own else path, "wb", closefd=not own) as stream,
+                    open(path if number is None else number, "wb", closefd=number is None) as stream,
                 ):
                     shutil.copyfileobj(written, stream)
             return
@@ -186,8 +186,15 @@ def published(path: Path, together: FileTransaction | None = None, *, make_folde
                     partial.unlink(missing_ok=True)
 
 
+def _descriptor(path: Path) -> int | None:
+    """The descriptor of an open file that a path such as ``/dev/stdout`` or ``/dev/fd/3`` names, else None."""
+    name = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}.get(str(path), str(path))
+    found = re.fullmatch(r"(?:/dev|/proc/self)/fd/(\d+)", name)
+    return None if found is None else int(found[1])
+
+
 def _is_stream(path: Path) -> bool:
-    return path == STDOUT or (path.exists() and not path.is_file() and not path.is_dir())
+    return _descriptor(path) is not None or (os.path.exists(path) and not path.is_file() and not path.is_dir())
 
 
 def _remove_abandoned(path: Path) -> None:

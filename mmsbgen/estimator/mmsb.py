@@ -61,7 +61,7 @@ class MMSB(Parameters, Fitted):
         verbose: whether ``fit`` prints messages to standard error.
         iterations: length of the chain; by default block mini-batches run until the held-out log-likelihood has
             settled, and the others 1000 iterations.
-        mini_batch: ``block``, or the published stars and pairs. This and all following parameters are fields of
+        mini_batch: ``block``, or the published stars. This and all following parameters are fields of
             :class:`mmsbgen.sampler.options.options.Options`, which documents them.
 
     Attributes:
@@ -175,7 +175,7 @@ class MMSB(Parameters, Fitted):
             graph: the fitted graph, or None.
             y: ignored.
             iterations: additional iterations. Default: the rest of an interrupted run; else the parameter
-                ``iterations``; if that is None, 50 sweeps, or 50 iterations of stars and pairs.
+                ``iterations``; if that is None, 50 sweeps, or 50 iterations of stars.
             **reading: options of :meth:`fit`, such as ``columns``.
 
         Raises:

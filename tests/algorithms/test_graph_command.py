@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
+from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
+from mmsbgen.sampler.saved.result_folder import keep_foreign
 from tests.devices import PROCESSOR
 
 
@@ -59,6 +64,30 @@ def test_no_result_replaces_what_is_read(file: str, tmp_path: Path, processor: D
     assert (Path(file).read_text(), seeds.read_text()) == (before, "1\n")
     done = run("cores", "no graph", "-o", f"{file}/cores.tsv")
     assert (done.exit_code, "cannot write" in done.stderr) == (2, True), "said before any work"
+
+
+def test_a_dash_is_standard_output(
+    file: str, processor: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("cores", file, "--k", "2", "-o", "-")
+    assert (done.exit_code, capfd.readouterr().out, Path("-").exists()) == (0, "1\n2\n3\n", False)
+
+
+def test_a_folder_that_may_not_be_entered_is_told(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat, closed = os.stat, str(tmp_path / "closed")
+    (tmp_path / "closed").write_text("")
+
+    def refused(path: Any, *more: Any, **how: Any) -> os.stat_result:
+        if str(path).startswith(f"{closed}/"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return stat(path, *more, **how)
+
+    monkeypatch.setattr(os, "stat", refused)
+    with pytest.raises(InputError, match="run: Permission denied. Name a folder that you may write to"):
+        keep_foreign(Path(closed, "run"))
+    done = run("cores", file, "-o", f"{closed}/cores.tsv")
+    assert (done.exit_code, "cannot write" in done.stderr) == (2, True), done.output
 
 
 def test_distances_by_the_third_column(tmp_path: Path, processor: Device) -> None:

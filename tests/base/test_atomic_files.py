@@ -120,6 +120,16 @@ def test_standard_output_is_written_to(capfd):
     assert capfd.readouterr().out == "printed"
 
 
+def test_open_files_are_added_to(tmp_path):
+    """As of ``2>>file`` in a shell."""
+    (tmp_path / "log").write_text("before")
+    with (tmp_path / "log").open("ab") as log:
+        for folder in ("/dev/fd", "/proc/self/fd"):
+            with place_of(path := Path(folder, str(log.fileno()))):
+                write_text(path, f", {folder}")
+    assert (tmp_path / "log").read_text() == "before, /dev/fd, /proc/self/fd"
+
+
 def test_pipes_and_links_are_written_to_and_not_replaced(tmp_path):
     pipe, link, dangling = (tmp_path / name for name in ("pipe", "link", "dangling"))
     os.mkfifo(pipe)

@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 
 from mmsbgen.backends import Device
 from mmsbgen.backends.fake import FakeDevice
-from mmsbgen.base.errors import InputError
+from mmsbgen.base.errors import ConfigError, InputError
 from mmsbgen.cli import main
+from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import declaration, resolve_family
 from mmsbgen.kernels.build import build, check, check_built, traits_of
 from mmsbgen.kernels.family import Expected, KernelFamily, Launch
@@ -180,6 +181,8 @@ def test_from_the_file_to_the_database(pocl_device: Device, folder: Path) -> Non
     assert (best["config"], best["stale"]) == (kernel["best"], [])
     trials = json.loads(run("db trials --problem n=100000 --json").stdout)
     assert {trial["config"]["block_size_x"] for trial in trials} == {64, 256}
+    with open_store(folder.parent / "tuning.sqlite3", read_only=True) as store:
+        assert {trial.extra["data"] for trial in store.trials()} == {declaration("vector_add.py")}
     explained = run("db explain --family vector_add.py --on pocl --problem n=100000")
     assert f"would use: block_size_x={best['config']['block_size_x']}\n  tier exact" in explained.output
     assert re.search(r"n=100000 .* nothing", explained.output)
@@ -233,6 +236,9 @@ def test_a_mistake_that_some_configurations_meet_is_told(folder: Path) -> None:
     file.write_text(file.read_text().replace("(64, 16, 32,", "(64, 'x', 32,"))
     result = run("render --family vector_add.py --set block_size_x=x")
     assert (result.exit_code, "block: TypeError: " in result.output) == (2, True), result.output
+    found = resolve_family("vector_add.py")
+    with pytest.raises(ConfigError, match="block: TypeError: .*; mend the declaration"):
+        found.kernel("vector_add").space.configs(found.problem(), Traits("opencl", "cpu"))
 
 
 def test_trials_of_another_declaration_are_of_other_data(folder: Path) -> None:

@@ -199,9 +199,11 @@ def test_a_run_in_which_nothing_worked_is_a_failure(tmp_path: Path, monkeypatch:
         "mmsbgen.tuner.run.tune.tune",
         lambda *given, **options: TuneReport("1", device, kernels=[kernel], status="finished"),
     )
+    monkeypatch.setattr("mmsbgen.cli.tune.note_earlier_winners", lambda *given: setattr(kernel, "note", "known"))
     result = call("--device", "fake", "--database", str(tmp_path / "tuning.sqlite3"))
     assert (result.exit_code, "no configuration of any kernel worked" in result.stderr) == (1, True), result.output
     assert "draws: no configuration worked; the last: no such word" in result.stdout
+    assert "draws: known" in result.stdout
 
     def interrupted(*given: object) -> None:
         raise KeyboardInterrupt

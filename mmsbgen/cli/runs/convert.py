@@ -36,7 +36,7 @@ Communities are numbered from 0, the largest, as in communities.txt; those of `m
 
 @click.command(help=_HELP)
 @click.argument("results", type=NamedPath())
-@option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The file to write.")
+@option("-o", "--out", type=NamedPath(dir_okay=False), required=True, help="The file to write; - prints it.")
 @option("--to", "format", type=click.Choice(_FORMATS), help="Format; by default what the name of the file says.")
 @option(
     "--graph",

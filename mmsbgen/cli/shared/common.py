@@ -185,7 +185,7 @@ def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
 def keep_inputs(out: Path | None, *inputs: Path | None) -> None:
     """Raise :class:`InputError` if the file ``out`` is one of the inputs, which it would replace."""
     for path in inputs:
-        if out is not None and path is not None and out.exists() and path.exists() and out.samefile(path):
+        if out is not None and path is not None and all(map(os.path.exists, (out, path))) and out.samefile(path):
             raise InputError(f"-o {out} would replace {path}, which the command reads: name another file")
 
 

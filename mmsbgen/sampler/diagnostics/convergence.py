@@ -82,7 +82,7 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Stabi
 
 
 def _sweep(sampler: Sampler) -> float:
-    """Iterations in which every vertex is updated once; for stars and pairs on average."""
+    """Iterations in which every vertex is updated once; for stars on average."""
     if sampler.options.block or not sampler.chain.vertex_updates:
         return float(sampler.per_sweep)
     return sampler.iteration * sampler.split.graph.n_vertices / sampler.chain.vertex_updates

@@ -10,7 +10,7 @@ from mmsbgen.base.errors import InputError
 
 @dataclass(frozen=True)
 class Schedule:
-    """Step sizes eps_t = a (1 + t/b)^-c; t counts iterations of stars and pairs, or sweeps of blocks."""
+    """Step sizes eps_t = a (1 + t/b)^-c; t counts iterations of stars, or sweeps of blocks."""
 
     a: float
     b: float

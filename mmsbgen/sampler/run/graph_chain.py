@@ -38,7 +38,7 @@ _TURN_S = 0.25
 
 @dataclass(frozen=True)
 class ChainGain:
-    """Seconds a sweep in each turn, by the defaults and as tuned; for stars and pairs a sweep is one iteration."""
+    """Seconds a sweep in each turn, by the defaults and as tuned; for stars a sweep is one iteration."""
 
     default: tuple[float, ...]
     tuned: tuple[float, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,14 @@ def keep_foreign(folder: Path, remedy: str = "name another folder, or give it up
     """Raise :class:`InputError`, with a ``remedy``, if results would replace files that no run has written."""
     if record_in(folder) is not None:
         return
-    for path in (folder / name for name in reversed(FILES)):
-        if path.exists():
-            raise InputError(
-                f"{path} is not of a run of mmsbgen, whose run.json would be beside it, and would be lost: {remedy}"
-            )
+    try:
+        lost = next((path for name in reversed(FILES) if (path := folder / name).exists()), None)
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror}. Name a folder that you may write to.") from error
+    if lost is not None:
+        raise InputError(
+            f"{lost} is not of a run of mmsbgen, whose run.json would be beside it, and would be lost: {remedy}"
+        )
 
 
 def keep_others(
@@ -54,7 +58,7 @@ def replaced(folder: Path, resumed: str | None) -> list[str]:
     record, said = record_in(folder), []
     if record is not None and record["graph"].get("digest") != resumed:
         said.append(f"The results in {folder}, of {_named(record)}, will be replaced.")
-    if (folder / "report" / "report.html").exists():
+    if os.path.exists(folder / "report" / "report.html"):
         said.append(f"{folder / 'report'} shows the results before: make it anew by `mmsbgen report {folder}`.")
     return said
 
