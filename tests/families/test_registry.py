@@ -24,7 +24,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(tmp_path))
     places = {"vector_add": "adding:VECTOR_ADD", "add": "adding:VECTOR_ADD", "gone": "adding:GONE"}
     points = [EntryPoint(name, place, families.GROUP) for name, place in places.items()]
-    monkeypatch.setattr(families, "entry_points", lambda group: points)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     families._installed.cache_clear()
     yield
     families._installed.cache_clear()

@@ -48,9 +48,9 @@ def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
     """Sums of the columns ``[K]`` of all rows."""
 
     def of(first: int) -> Floats:
-        found = np.zeros(k)
-        for begin in range(first, min(first + _ROWS, len(communities)), _CACHED):
-            some, sizes = (array[begin : begin + _CACHED] for array in (communities, values))
+        found, end = np.zeros(k), min(first + _ROWS, len(communities))
+        for begin in range(first, end, _CACHED):
+            some, sizes = (array[begin : min(begin + _CACHED, end)] for array in (communities, values))
             used = some != NONE  # few of a start
             np.add.at(found, some[used].astype(np.intp), sizes[used].astype(np.float64) - floor)
         return found
