@@ -38,7 +38,7 @@ def test_a_run_survives_one_of_each_and_finds_the_best(opencl_device: Device, st
         store=store,
         strategy="exhaustive",
         # The child holds a quarter of a GB by itself; elsewhere a compiler that works without end takes more and more.
-        limits=replace(LIMITS, memory_bytes=1500 * 10**6 if pocl else 4 * 10**9),
+        limits=replace(LIMITS, memory_bytes=1000 * 10**6 if pocl else 4 * 10**9),
         fixed={"block_size": 64},
         roof_bytes=SMALL_ROOFS,
         # What compiles ahead meets every fault too, which is seen once.
@@ -84,7 +84,7 @@ def test_a_run_survives_one_of_each_and_finds_the_best(opencl_device: Device, st
     if pocl:
         said |= {
             "leaves": "the process died: exit code 0",
-            "allocates without end": "of memory, the limit is 1.50 GB (running)",
+            "allocates without end": "of memory, the limit is 1.00 GB (running)",
             "loses the device": f"not done after {LIMITS.run_s:g} s (running)",
         }
     for fault, message in said.items():

@@ -22,15 +22,6 @@ def test_too_little_is_known_for_a_limit_at_first() -> None:
     assert noise.limits() is None
 
 
-@pytest.mark.parametrize(("largest", "fewer"), [(1.5, 3.0), (5.0, 5.0)])
-def test_where_too_little_is_known_a_limit_is_what_is_assumed(largest: float, fewer: float) -> None:
-    """Ten ratios tell of four repetitions that exceed all of them; of fewer, that their limit is no smaller."""
-    noise = Noise()
-    assert noise.limits((math.inf, 3.0)) == (math.inf, *[3.0] * 9)
-    noise.add([1.0] * 9 + [largest])
-    assert noise.limits((math.inf, 3.0)) == (math.inf, *[fewer] * 2, *[largest] * 2, *[1.0] * 5)
-
-
 def test_more_repetitions_give_closer_limits() -> None:
     noise, rng = Noise(), random.Random(1)
     for _ in range(20):

@@ -47,23 +47,20 @@ class Noise:
             for value in times:
                 bisect.insort(self._ratios, value / median)
 
-    def limits(self, assumed: Sequence[float] = (math.inf,)) -> tuple[float, ...] | None:
+    def limits(self) -> tuple[float, ...] | None:
         """Ratios to ``best_s`` above which a configuration is hopeless, after 1, 2, ... repetitions.
 
         Let S(L) be the share of repetitions above L times their median.  If a configuration's median is no worse than
         the best, all of its r repetitions exceed L times the best with a probability of at most S(L)^r.  The limit is
-        the least L for which that is at most 1e-4, as there are ten checks.  If too few repetitions are known for such
-        an L, the limit is that of ``assumed`` for 1, 2, ... repetitions, whose last holds for further ones, or the
-        known limit of more repetitions if that is larger.  Returns None if all limits are infinite.
+        the least L for which that is at most 1e-4, as there are ten checks.  It is infinite if too few repetitions are
+        known for such an L.  Returns None if all limits are infinite.
         """
-        count, least = len(self._ratios), 1.0
-        found: list[float] = []
-        for repetitions in range(_LIMITS, 0, -1):
+        count = len(self._ratios)
+        found = []
+        for repetitions in range(1, _LIMITS + 1):
             # One more than was observed above L, so that what was never observed does not count as impossible.
             above = math.floor((_MISTAKE / _LIMITS) ** (1 / repetitions) * (count + 1)) - 1
-            unknown = assumed[min(repetitions, len(assumed)) - 1]
-            least = max(least, self._ratios[count - 1 - above] if 0 <= above < count else unknown)
-            found.insert(0, least)
+            found.append(max(1.0, self._ratios[count - 1 - above]) if 0 <= above < count else math.inf)
         return tuple(found) if math.isfinite(found[-1]) else None
 
 

@@ -352,7 +352,7 @@ class Evaluator:
             raise BudgetSpentError
         patience = self.patience
         if self.energy is None:  # the slower of two may take less energy
-            patience = replace(patience, hopeless=self.noise.limits(patience.hopeless) or patience.hopeless)
+            patience = replace(patience, hopeless=self.noise.limits() or patience.hopeless)
         begin = time.monotonic()
         if self.ahead is not None and not self.ahead.before:
             self.ahead.settle(config)
