@@ -51,9 +51,6 @@ FOREIGN = (
     tokenize.TokenError,
 )
 
-#: Results for it are printed.
-STDOUT = Path("/dev/stdout")
-
 _ENCRYPTED = 1
 
 #: Seconds without a change before a temporary file may be taken for that of a killed process.

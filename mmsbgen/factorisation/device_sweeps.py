@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mmsbgen.backends import open_device
 from mmsbgen.base.errors import DeviceMemoryError
-from mmsbgen.base.processes import in_parts
 from mmsbgen.base.progress import stage
 from mmsbgen.families.mf import MF
 from mmsbgen.families.mf.als_kernels import scratch_of
@@ -22,6 +21,7 @@ from mmsbgen.families.mf.schedules import SCHEDULES, Part, automatic, groups_of
 from mmsbgen.families.mf.workloads import STRETCHES, features
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.runtime import ChosenKernel, opened_runtime
+from mmsbgen.ratings.orders import items_at
 
 _REAL = np.float32
 _FACTORS = ("user_factors", "item_factors", "user_bias", "item_bias")
@@ -186,8 +186,7 @@ class LeastSquaresSweeps(DeviceSweeps):
 
     def _half(self, own: str, fixed: str, rows: NDArray[Any], others: NDArray[Any], n_rows: int) -> dict[str, Any]:
         order, offsets = by_row(rows, n_rows)
-        arrays = others, self.cells.ratings
-        others, ratings = in_parts(lambda part: tuple(each[order[part]] for each in arrays), order.size)
+        others, ratings = items_at(order, others, self.cells.ratings)
         return {
             "solution": self.values[own],
             "fixed": self.values[fixed],

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.processes import run_side_by_side, side_by_side
+from mmsbgen.base.processes import in_parts, run_side_by_side, side_by_side
 
-__all__ = ["counted", "grouped", "order_by", "random_order", "slices"]
+__all__ = ["counted", "grouped", "items_at", "order_by", "random_order", "slices"]
 
 Array = NDArray[Any]
-Result = TypeVar("Result")
 #: Items that a thread takes at a time; fewer are ordered in one piece.
 _ITEMS = 1 << 21
 _GROUPS = 256
@@ -22,6 +21,13 @@ _GROUPS = 256
 def slices(size: int) -> list[slice]:
     """Slices of ``size`` items, which threads take."""
     return [slice(first, min(first + _ITEMS, size)) for first in range(0, size, _ITEMS)]
+
+
+def items_at(places: Array, *arrays: Array) -> tuple[Array, ...]:
+    """The items of ``arrays`` at ``places``, indices or a mask, in their order."""
+    if places.dtype == np.bool_:
+        places = np.flatnonzero(places)
+    return in_parts(lambda part: tuple(each[places[part]] for each in arrays), places.size)
 
 
 def counted(keys: Array, size: int) -> NDArray[np.int64]:

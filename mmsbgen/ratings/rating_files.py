@@ -176,7 +176,7 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         raise InputError(f"{file} has a header and nothing below it; {_EXAMPLE}")
     if (found := _numbers(text, place, mark, at, len(names))) is None:
         need_fields(file, text, "text")
-        plain = plain_words(text[place:], mark, len(names), at) if mark and len(mark) == 1 else None
+        plain = plain_words(text, place, mark, len(names), at) if mark and len(mark) == 1 else None
         if plain is not None:
             return _ids(plain[0]), _ids(plain[1]), plain[2]
         found = _words(file, text, mark, begin, at, len(names))

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import INTEGER, plural
-from mmsbgen.base.processes import in_parts, side_by_side
+from mmsbgen.base.processes import side_by_side
 from mmsbgen.graph.ids import number_ids, number_integers
-from mmsbgen.ratings.orders import grouped, order_by, random_order, slices
+from mmsbgen.ratings.orders import grouped, items_at, order_by, random_order, slices
 
 Duplicates = Literal["error", "mean", "last"]
 _MOST_ROWS = 2**31
@@ -47,10 +47,7 @@ class Ratings:
 
     def part(self, chosen: NDArray[Any]) -> Ratings:
         """Some of the ratings, by a mask or by places; users and items keep their numbers."""
-        if chosen.dtype == np.bool_:
-            chosen = np.flatnonzero(chosen)
-        arrays = self.users, self.items, self.values
-        users, items, values = in_parts(lambda part: tuple(each[chosen[part]] for each in arrays), chosen.size)
+        users, items, values = items_at(chosen, self.users, self.items, self.values)
         return Ratings(users, items, values, self.user_ids, self.item_ids, self.name)
 
     def held_out(self, fraction: float, seed: int) -> tuple[Ratings, Ratings]:

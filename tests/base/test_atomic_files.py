@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mmsbgen.base.atomic_files import STDOUT, FileTransaction, place_of, write_text
+from mmsbgen.base.atomic_files import FileTransaction, place_of, write_text
 from mmsbgen.base.errors import InputError
 
 
@@ -115,8 +115,8 @@ def test_only_old_temporary_files_of_the_same_name_are_removed(tmp_path):
 
 
 def test_standard_output_is_written_to(capfd):
-    with place_of(STDOUT):
-        write_text(STDOUT, "printed")
+    with place_of(Path("/dev/stdout")):
+        write_text(Path("/dev/stdout"), "printed")
     assert capfd.readouterr().out == "printed"
 
 

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.base.processes import in_parts
 from mmsbgen.kernels.kit.reals import real_bytes
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.roof import RoofKind
-from mmsbgen.ratings.orders import counted, order_by
+from mmsbgen.ratings.orders import counted, items_at, order_by
 
 Array = NDArray[Any]
 
@@ -28,10 +27,7 @@ class Cells(NamedTuple):
 
     def at(self, places: Array) -> Cells:
         """Some ratings, in the order of ``places``."""
-        if places.dtype == np.bool_:
-            places = np.flatnonzero(places)
-        arrays = self.users, self.items, self.ratings
-        users, items, ratings = in_parts(lambda part: tuple(each[places[part]] for each in arrays), places.size)
+        users, items, ratings = items_at(places, self.users, self.items, self.ratings)
         return Cells(users, items, ratings, self.n_users, self.n_items)
 
 

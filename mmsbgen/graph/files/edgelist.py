@@ -41,7 +41,7 @@ from mmsbgen.graph.files.file_bytes import (
 )
 from mmsbgen.graph.files.number_tables import read_end_numbers
 from mmsbgen.graph.files.text_tables import find_delimiter, read_ends
-from mmsbgen.graph.files.tokens import COMMENTS, Fields, block_ends, parse_integers, split_fields
+from mmsbgen.graph.files.tokens import Fields, after_comments, block_ends, parse_integers, split_fields
 from mmsbgen.graph.files.words import FEW_ROWS, INTEGER, as_int64, refuse_missing, warn_of_disjoint
 from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, UInt32Array
 from mmsbgen.graph.ids import WholeText, holds_first, string_ids
@@ -137,14 +137,12 @@ def links_of_text(
 
 def links_begin(text: bytes) -> int:
     """Where the lines end by which the kind of columns is found; 0 if ``text``, the begin of a file, is too short."""
-    comments = COMMENTS.match(text)
-    return text.find(b"\n", (comments.end() if comments else 0) + _SAMPLE_BYTES) + 1
+    return text.find(b"\n", after_comments(text) + _SAMPLE_BYTES) + 1
 
 
 def _table_layout(file: Path, text: bytes, reading: ReadingOptions) -> tuple[str | None, Sequence[Any] | None] | None:
     """The delimiter of a table, None for blanks, and the columns of its links; None for a plain edge list."""
-    comments = COMMENTS.match(text)
-    begin = text[comments.end() if comments else 0 : links_begin(text) or len(text)]
+    begin = text[after_comments(text) : links_begin(text) or len(text)]
     konect = _KONECT.match(text)
     if konect and konect[1] == b"bip":
         raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import joined, side_by_side
 from mmsbgen.graph.files import text_tables
-from mmsbgen.graph.files.tokens import COMMENTS, block_ends, parse_decimals, parse_integers, split_columns
+from mmsbgen.graph.files.tokens import after_comments, block_ends, parse_decimals, parse_integers, split_columns
 from mmsbgen.graph.graph import GraphWarning, Int64Array
 from mmsbgen.graph.reading_options import ReadingOptions, kept_links
 
@@ -41,16 +41,19 @@ def plain_columns(
         return found
 
     try:
-        first, second, *values = joined(
-            parsed, ((max(first, begin), end) for first, end in block_ends(text) if end > begin)
-        )
+        first, second, *values = joined(parsed, _blocks(text, begin))
     except ValueError:
         return None
     return first, second, values[0] if values else None
 
 
+def _blocks(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
+    """Begins and ends of blocks of whole lines, from ``begin`` on."""
+    return ((max(first, begin), end) for first, end in block_ends(text) if end > begin)
+
+
 def plain_words(
-    text: bytes, mark: str, width: int, at: Sequence[int]
+    text: bytes, begin: int, mark: str, width: int, at: Sequence[int]
 ) -> tuple[list[str], list[str], Floats | None] | None:
     """As :func:`plain_columns`, with two columns of words in ASCII, none of them empty or with blanks at its ends."""
     words: tuple[list[str], list[str]] = [], []
@@ -73,7 +76,7 @@ def plain_words(
         return [[whole[a:b] for a, b in each] for each in ranges], values
 
     numbers = []
-    for part in side_by_side(parsed, block_ends(text)):
+    for part in side_by_side(parsed, _blocks(text, begin)):
         if part is None:
             return None
         for every, some in zip(words, part[0], strict=True):
@@ -131,8 +134,7 @@ def _numbers(
 
     It gets the first rows.  They decide as all rows do, since no word of a header is among integers.
     """
-    comments = COMMENTS.match(text)
-    begin = comments.end() if comments else 0
+    begin = after_comments(text)
     if text.startswith(b"sep=") or max(text.find(b"#", begin), text.find(b"%", begin)) >= 0:
         return None
     try:

@@ -18,9 +18,15 @@ _MOST_DIGITS = 19  # of an int64; 19 nines still fit into uint64
 #: Quotients of integers up to this by these powers of ten are the nearest double, as both are exact.
 _EXACT, _POWERS = 2**53, np.array([float(10**places) for places in range(_MOST_DIGITS)])
 #: Comments and blank lines in front.
-COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
+_COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 #: Bytes of a block; in smaller ones threads mostly wait for each other.
 BLOCK_BYTES = 1 << 21
+
+
+def after_comments(text: bytes) -> int:
+    """Where the comments and blank lines at the begin of a text end."""
+    comments = _COMMENTS.match(text)
+    return comments.end() if comments else 0
 
 
 def block_ends(text: bytes, before: int = 0) -> Iterator[tuple[int, int]]:

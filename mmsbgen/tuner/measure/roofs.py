@@ -262,7 +262,8 @@ def _shapes(
     configs = spec.space.configs(problem, traits_of(device.info))
     if patience is _QUICK:
         for name in _LENGTHS & configs[0].keys():
-            configs = [c for c in configs if c[name] == max(int(other[name]) for other in configs)]
+            most = max(int(config[name]) for config in configs)
+            configs = [config for config in configs if config[name] == most]
     compile_side_by_side(device, [(spec, problem, config) for config in configs])
     for config in configs:
         try:
