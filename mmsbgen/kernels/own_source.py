@@ -111,9 +111,11 @@ def own_kernel(
         values = _both(config, problem)
         return {"macros": {macro: _literal(values[macro]) for macro in macros}}
 
-    def too_large(config: Config, problem: Problem, traits: Traits) -> str | None:
-        block, most = launch(_both(config, problem)).block, traits.max_block_size
-        return f"{block} work-items, the device has up to {most}" if block > most else None
+    def unfit(config: Config, problem: Problem, traits: Traits) -> str | None:
+        planned, most = launch(_both(config, problem)), traits.max_block_size
+        if any(each < 1 for numbers in planned.shape for each in numbers):
+            return "{} blocks of {} work-items: each is 1 or more".format(*planned.shape)
+        return f"{planned.block} work-items, the device has up to {most}" if planned.block > most else None
 
     def condition(holds: Callable[[Values], bool]) -> Callable[[Config, Problem, Traits], str | None]:
         return lambda config, problem, traits: None if holds(_both(config, problem)) else "does not hold"
@@ -121,7 +123,7 @@ def own_kernel(
     rules = [Constraint(text, condition(holds)) for text, holds in (constraints or {}).items()]
     space = Space(
         tuple(Axis(axis, tuple(values), "macro of the source") for axis, values in axes.items()),
-        (*rules, Constraint("block", too_large)),
+        (*rules, Constraint("block", unfit)),
     )
 
     for rule in space.constraints:  # mistakes in the functions are told now, with the line of the user's file

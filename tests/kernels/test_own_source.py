@@ -156,6 +156,16 @@ def test_constraints_refuse_by_their_description() -> None:
     assert config["block_size_x"] * int(config["block_size_y"]) <= 128
 
 
+def test_a_launch_without_blocks_is_refused(folder: Path) -> None:
+    file = folder / "vector_add.py"
+    file.write_text(file.read_text().replace('-(-v["n"] // v["block_size_x"])', 'v["n"] // v["block_size_x"]'))
+    found = resolve_family("vector_add.py")
+    result = found.kernel("vector_add").space.refusal(
+        {"block_size_x": 512}, found.problem(n=300), Traits("opencl", "cpu")
+    )
+    assert result == "block: (0,) blocks of (512,) work-items: each is 1 or more"
+
+
 def test_the_default_tolerance_is_of_the_answer(folder: Path) -> None:
     file = folder / "vector_add.py"
     found = resolve_family("vector_add.py")
