@@ -132,7 +132,11 @@ def tune(
         raise spent_on_reading(budget_s) from None
     if data is not None and found.name == "mmsb":
         raise InputError(f"--data {data} is for other families: give the graph of mmsb as --graph FILE -k K")
-    of_data = {} if data is None else dict(found.dataset(data).values)
+    try:
+        of_data = {} if data is None else dict(found.dataset(data).values)
+    except InputError as error:
+        mend = ". With --data it is read without options: mend the file" if "--columns" in str(error) else ""
+        raise InputError(f"{error}{mend}") from None
     problem = found.problem(**({} if of_graph is None else of_graph.problem(device)) | of_data | sizes)
     axes = axis_values(given["fixed"], specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if given["explain_space"]:

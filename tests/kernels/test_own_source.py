@@ -296,12 +296,15 @@ def test_files_beside_it_are_not_imported(folder: Path) -> None:
             "is for the family mmsb; give the sizes of matmul as -p n=",
         ),
         ("tune --family matmul.py -k 3", "-k 3 is for the family mmsb"),
+        ("tune --family mf --graph who.csv -k 3", "give its file as --data who.csv, or the sizes of mf as -p K="),
+        ("tune --family mf --data who.csv", "With --data it is read without options: mend the file"),
         ("render --family matmul.py -k 3", "matmul has no parameter 'K'"),
         ("render --family matmul.py convolution", "matmul has no kernel 'convolution'"),
         ("render star_sums --backend opencl", "star_sums is not written in opencl; it is in cuda"),
     ],
 )
 def test_what_cannot_be_named(words: str, message: str, folder: Path) -> None:
+    (folder / "who.csv").write_text("who,what,stars\n1,2,3\n")
     result = run(words)
     assert result.exit_code == 2, result.output
     assert message in result.output

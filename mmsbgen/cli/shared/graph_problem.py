@@ -61,7 +61,8 @@ def graph_run(given: dict[str, Any], reading: ReadingOptions, family: KernelFami
     if family is not None and family.name != "mmsb" and (graph is not None or k is not None):
         named = f"-k {k}" if graph is None else f"--graph {graph}"
         sizes = " ".join(f"-p {parameter.name}={parameter.default}" for parameter in family.parameters)
-        raise InputError(f"{named} is for the family mmsb; give the sizes of {family.name} as {sizes}")
+        data = f"its file as --data {graph or 'FILE'}, or " if family.read is not None else ""
+        raise InputError(f"{named} is for the family mmsb; give {data}the sizes of {family.name} as {sizes}")
     if graph is None:
         if k is not None:
             raise InputError(f"-k {k} goes with --graph; without a graph give sizes as --problem NAME=VALUE")
