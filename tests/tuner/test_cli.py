@@ -178,6 +178,9 @@ def test_only_a_budget_of_seconds_leaves_no_time() -> None:
     assert late(report) == ""
     kernel.deadline = 1.0
     assert late(report) == "There was time for the defaults only"
+    report.untried = ["draws", "sums"]
+    kernel.trials.clear()
+    assert late(report) == "The default of draws was not done in time; there was no time to try sums"
 
 
 def test_what_the_database_prefers_to_the_winner_is_told() -> None:

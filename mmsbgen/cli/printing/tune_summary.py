@@ -77,11 +77,13 @@ def late(report: TuneReport) -> str:
         and len(kernel.space.configs) > 1
     ]
     of = "" if len(defaults) == len(tried) else f" of {', '.join(defaults)}"
-    told = [f"There was time for the defaults{of} only"] if defaults else []
-    if report.untried:
-        which = f"to try {', '.join(report.untried)}" if tried else "to try any kernel"
-        told.append(f"there was no time {which}" if told else f"There was no time {which}")
-    return "; ".join(told)
+    told = [f"there was time for the defaults{of} only"] if defaults else []
+    begun = [kernel.kernel for kernel in report.kernels if not kernel.trials and kernel.deadline is not None]
+    told += [f"the default of {name} was not done in time" for name in begun]
+    if left := [name for name in report.untried if name not in begun]:
+        told.append(f"there was no time to try {', '.join(left) if tried or begun else 'any kernel'}")
+    text = "; ".join(told)
+    return text[:1].upper() + text[1:]
 
 
 def _roofs(roofs: Roofs) -> str:
