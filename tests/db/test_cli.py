@@ -295,14 +295,13 @@ def test_failed_trials_show_the_first_line_of_why(filled: Path) -> None:
     assert failed == [row for row in every if row["status"] != "ok"] != []
 
 
-def test_a_failed_compilation_shows_the_first_error(filled: Path, make: Any) -> None:
-    message = (
-        "it does not compile, options ['-O3']:\nstarted\nmine.cl:1:9: error: no type 'flot'\nmine.cl:2:1: error: x"
-    )
+@pytest.mark.parametrize("error", ["mine.cl:1:9: error: no type 'flot'", "error: mine.cl:1:9: no type 'flot'"])
+def test_a_failed_compilation_shows_the_first_error(filled: Path, make: Any, error: str) -> None:
+    message = f"it does not compile, options ['-O3']:\nstarted\n{error}\nmine.cl:2:1: error: x"
     with open_store(filled) as store:
         store.add_trial(make.trial(config={"n": 77}, time=None, status="compile_error", message=message))
     table = call("--database", filled, "trials", "--limit", 1).stdout
-    assert "mine.cl:1:9: error: no type 'flot'" in table
+    assert error in table
     assert "options" not in table
 
 

@@ -42,7 +42,7 @@ def _number(value: float | None) -> str:
 def _first_line(text: str) -> str:
     """The first line, or the first error of a compiler."""
     lines = text.strip().split("\n")
-    line = next((line for line in lines if ": error:" in line), lines[0])
+    line = next((line for line in lines if ": error:" in line or line.startswith("error: ")), lines[0])
     return line if len(line) <= 120 else line[:117] + "..."
 
 
