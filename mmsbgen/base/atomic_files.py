@@ -292,15 +292,15 @@ def write_bytes(path: Path, data: bytes, together: FileTransaction | None = None
         partial.write_bytes(data)
 
 
-def write_packed(path: Path, text: str) -> None:
-    """Write a text file in a folder that exists; gzip when the name ends in ``.gz``.
+def write_packed(path: Path, text: str, *, make_folder: bool = False) -> None:
+    """Write a text file, by default in a folder that exists; gzip when the name ends in ``.gz``.
 
     Raises :class:`InputError` when it cannot be written.
     """
     data = text.encode("utf-8")
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
-    with published(path, make_folder=False) as partial:
+    with published(path, make_folder=make_folder) as partial:
         partial.write_bytes(data)
 
 

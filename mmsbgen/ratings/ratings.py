@@ -173,7 +173,7 @@ def unique_cells(found: Ratings, duplicates: Duplicates) -> Ratings:
         raise InputError(
             f"{found.name}: user {user} rates item {item} twice, {found.values[at]:g} and "
             f"{found.values[order[again + 1]]:g}; {plural(cells.size - begins.size, 'rating')} too many of such "
-            "cells. Keep the last or the mean: --duplicates last or mean (duplicates='last' in Python)"
+            "cells. Keep the last or the mean: --duplicates last or mean (as_ratings(..., duplicates='last') in Python)"
         )
     ends = np.append(begins[1:], cells.size)
     kept = order[ends - 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 from pathlib import Path
@@ -205,6 +206,8 @@ def test_every_line_of_pairs_is_predicted_in_order(model: Path, tmp_path: Path) 
     assert [row[:2] for row in rows[1:]] == [["7", "film 3"], ["2", "film 9"], ["7", "film 3"]]
     assert rows[1][2] == rows[3][2] != rows[2][2]
     assert done.stderr == f"{out}: 3 predicted ratings\n"
+    assert run("predict", model, file, "-o", tmp_path / "p.csv.gz").exit_code == 0
+    assert gzip.decompress((tmp_path / "p.csv.gz").read_bytes()) == out.read_bytes()
     file.write_text("who,what\n7,film 3\nme,film 9\n")
     done = run("predict", model, file)
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["user", "who", "7", "me"]
@@ -219,6 +222,9 @@ def test_every_line_of_pairs_is_predicted_in_order(model: Path, tmp_path: Path) 
     done = run("predict", model, file)
     assert done.exit_code == 2
     assert "users not in the model: 2, items: 2, that is all of them" in done.stderr
+    file.write_text("a,b,1\nc,d,2\n")
+    done = run("evaluate", model, file)
+    assert (done.exit_code, "no user and no item is in the model" in done.stderr) == (2, True), done.output
 
 
 @pytest.mark.opencl

@@ -275,11 +275,14 @@ def _timed(row: dict[str, Any]) -> dict[str, str]:
 def evaluate(model: Path, ratings: Path, columns: str | None, duplicates: Any, as_json: bool) -> None:
     import json
 
+    from mmsbgen.base.errors import InputError
     from mmsbgen.factorisation import load_model
     from mmsbgen.ratings import read_ratings
 
     fitted = load_model(model)
     found = fitted.evaluate(read_ratings(readable_path(ratings), columns=_named(columns), duplicates=duplicates))
+    if found["unknown_users"] == found["unknown_items"] == found["ratings"]:
+        raise InputError(f"{ratings}: no user and no item is in the model; give ids as the fitted file has them")
     if as_json:
         click.echo(json.dumps(found))
         return

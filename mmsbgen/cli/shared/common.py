@@ -190,13 +190,13 @@ def keep_inputs(out: Path | None, *inputs: Path | None) -> None:
 
 
 def print_or_write(text: str, out: Path | None) -> None:
-    """Print a result, or write it to the file ``out``."""
-    from mmsbgen.base.atomic_files import write_text
+    """Print a result, or write it to the file ``out``, gzip when its name ends in ``.gz``."""
+    from mmsbgen.base.atomic_files import write_packed
 
     if out is None:
         click.echo(shown(text), nl=False)
     else:
-        write_text(out, text)
+        write_packed(out, text, make_folder=True)
 
 
 def output_width() -> int:
