@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.backends.base import Buffer, Device, DeviceInfo, Event, Kernel
-from mmsbgen.base.errors import CompileError, LaunchError
+from mmsbgen.base.errors import CompileError, ConfigError, LaunchError
 from mmsbgen.kernels.family import Array, KernelSpec, Workload
 from mmsbgen.kernels.host_program import Launches
 from mmsbgen.kernels.problem import Problem
@@ -137,7 +137,10 @@ def compiled_small(
     The returned function takes the kernel of ``source``, and returns the same one if its source has no sizes.
     """
     problem = spec.check_problem(problem)
-    small = render(spec, problem, config, traits_of(device.info))
+    try:
+        small = render(spec, problem, config, traits_of(device.info))
+    except ConfigError as error:
+        raise ConfigError(f"at the sizes of the check, {describe(problem)}: {error}") from None
     # The comments that begin the two may take different numbers of lines.
     if small.program.strip() == source.program.strip():
         return lambda bound: replace(bound, problem=problem)

@@ -17,7 +17,7 @@ from mmsbgen.base.errors import ConfigError, InputError
 from mmsbgen.cli import main
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.families import declaration, resolve_family
-from mmsbgen.kernels.build import build, check, check_built, traits_of
+from mmsbgen.kernels.build import build, check, check_built, compiled_small, traits_of
 from mmsbgen.kernels.family import Expected, KernelFamily, Launch
 from mmsbgen.kernels.own_source import _expected
 from mmsbgen.kernels.render import render
@@ -164,6 +164,20 @@ def test_a_launch_without_blocks_is_refused(folder: Path) -> None:
         {"block_size_x": 512}, found.problem(n=300), Traits("opencl", "cpu")
     )
     assert result == "block: (0,) blocks of (512,) work-items: each is 1 or more"
+
+
+def test_a_refusal_at_the_sizes_of_the_check_says_so(folder: Path) -> None:
+    file = folder / "vector_add.py"
+    rule = 'constraints={"divides": lambda v: v["n"] % v["block_size_x"] == 0}'
+    file.write_text(file.read_text().replace("traffic=", f"{rule}, traffic="))
+    spec, problem = (
+        resolve_family("vector_add.py").kernel("vector_add"),
+        resolve_family("vector_add.py").problem(n=4096),
+    )
+    config, device = {"block_size_x": 1024}, FakeDevice()
+    source = render(spec, problem, config, traits_of(device.info))
+    with pytest.raises(ConfigError, match=r"at the sizes of the check, n=512: .* is refused: divides: does not hold"):
+        compiled_small(device, spec, problem, config, source)
 
 
 def test_the_default_tolerance_is_of_the_answer(folder: Path) -> None:
