@@ -117,6 +117,12 @@ class Answers:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        inputs = InputTags(sparse=True, string=True, categorical=True)
+        return Tags(estimator_type="regressor", target_tags=TargetTags(required=False), input_tags=inputs)
+
     def _fitted(self) -> ModelFactors:
         if not hasattr(self, "model_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit with ratings first")

@@ -285,14 +285,13 @@ def test_bad_parameters_are_refused(parameters: dict[str, Any], message: str, sm
 @pytest.mark.slow
 def test_scikit_learn_takes_it(small: Ratings, processor: Any) -> None:
     from sklearn.base import clone
-    from sklearn.model_selection import KFold
+    from sklearn.model_selection import KFold, cross_val_score
 
     pairs = np.stack([small.users, small.items], axis=1)
     estimator = clone(MatrixFactorization(3, n_epochs=8, device=DEVICE).set_params(reg=0.3))
     assert repr(estimator) == f"MatrixFactorization(n_factors=3, n_epochs=8, reg=0.3, device='{PROCESSOR}')"
-    scores = []
-    for train, test in KFold(3, shuffle=True, random_state=0).split(pairs):
-        scores.append(estimator.fit(pairs[train], small.values[train]).score(pairs[test], small.values[test]))
+    folds = KFold(3, shuffle=True, random_state=0)
+    scores = cross_val_score(estimator, pairs, small.values, cv=folds, error_score="raise")
     assert -float(small.values.std()) < np.mean(scores) < 0
 
 
