@@ -246,6 +246,7 @@ def test_ratings_to_stop_by_that_are_left_out_are_told(ratings: Path, tmp_path: 
     done = run("fit", ratings, "--test", test, "-k", 2, "--epochs", 2, "-o", out, "--device", PROCESSOR)
     assert done.exit_code == 0, done.output
     assert "2 held-out ratings by unknown users or of unknown items were left out" in done.stdout
+    assert "Warning: 49 of the held-out ratings are among the fitted; give others to --test" in done.stdout
 
 
 @pytest.mark.opencl

@@ -120,6 +120,8 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
     import json
     import time
 
+    import numpy as np
+
     from mmsbgen.factorisation import ALS, MatrixFactorization
     from mmsbgen.ratings import Ratings, read_ratings
     from mmsbgen.ratings.ratings import mean_and_deviation
@@ -168,7 +170,11 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
         }
     if isinstance(holdout, Ratings):
         u, v = (estimator.model_.numbers(*each) for each in (("user", holdout.user_ids), ("item", holdout.item_ids)))
-        told["left_out"] = int(((u[holdout.users] < 0) | (v[holdout.items] < 0)).sum())
+        known = (u[holdout.users] >= 0) & (v[holdout.items] >= 0)
+        told["left_out"] = int(known.size - known.sum())
+        tested = u[holdout.users[known]] * found.item_ids.size + v[holdout.items[known]]
+        fitted = found.users.astype(np.int64) * found.item_ids.size + found.items
+        told["fitted_too"] = int(np.isin(tested, fitted).sum())
     if as_json:
         click.echo(json.dumps(told | {"history": estimator.history_}))
     elif not is_quiet(click.get_current_context()):
@@ -191,6 +197,8 @@ def _told(told: dict[str, Any], out: Path) -> str:
             )
     if told.get("left_out"):
         text += f"\n{told['left_out']} held-out ratings by unknown users or of unknown items were left out"
+    if told.get("fitted_too"):
+        text += f"\nWarning: {told['fitted_too']} of the held-out ratings are among the fitted; give others to --test"
     return f"{text}\n{out}: the model"
 
 
