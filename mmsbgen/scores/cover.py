@@ -120,8 +120,9 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
     with a :class:`CoverWarning`.
 
     Raises:
-        InputError: the file cannot be read, is damaged, is not UTF-8 text, has no community, or has an id that begins
-            or ends with a comma or semicolon, which suggests another separator.  The message names file and remedy.
+        InputError: the file cannot be read, is damaged, is neither UTF-8 nor UTF-16, has no community, or has an id
+            that begins or ends with a comma or semicolon, which suggests another separator.  The message names file
+            and remedy.
     """
     file = Path(path)
     with stage(f"reading {file.name}", unit="lines") as told:

@@ -27,7 +27,8 @@ COVER = [["1", "2", "007"], ["2", "b"], ["2", "b"], ["9"]]
 
 
 @pytest.mark.parametrize(
-    "content", [TEXT.encode(), gzip.compress(TEXT.encode(), mtime=0), b"\xef\xbb\xbf" + TEXT.encode()]
+    "content",
+    [TEXT.encode(), gzip.compress(TEXT.encode(), mtime=0), b"\xef\xbb\xbf" + TEXT.encode(), TEXT.encode("utf-16")],
 )
 def test_a_cover_is_read_as_it_is_written(content: bytes, tmp_path: Path):
     assert read_cover(written(tmp_path, content)) == COVER
@@ -84,6 +85,7 @@ def test_ids_are_parted_where_edge_lists_part_them(tmp_path: Path):
         ("1 2\n3, 4\n", "line 2: '3,' has a separator at its end"),
         (gzip.compress(b"1 2\n" * 1000, mtime=0)[:-12], "damaged or cut-off gzip"),
         (b"1 \xff\n", "byte 2 .0xff. is not UTF-8"),
+        (b"\xff\xfe1\x00 ", "byte 4 .0x20. is not UTF-16"),
         (b"1 2\0\n", "zero byte"),
     ],
 )
