@@ -49,6 +49,12 @@ def test_a_csv_file_has_a_row_for_each_membership(name: str, text: str, tmp_path
     assert read_cover(file) == [["Ames, Eve", "Bob"], ["Ames, Eve", "Cy"]]
 
 
+def test_a_csv_file_with_a_column_before_the_community_is_told(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("id,name,team\n1,Ann,red\n2,Bob,red\n3,Cy,blue\n")
+    with pytest.warns(CoverWarning, match="each of its 3 communities has one vertex"):
+        assert read_cover(tmp_path / "t.csv") == [["1"], ["2"], ["3"]]
+
+
 @pytest.mark.parametrize(("text", "said"), [("a,b\nc\n", "the row 'c' has no id and community"), ("", "has no comm")])
 def test_a_csv_file_without_communities_is_refused(text: str, said: str, tmp_path: Path):
     (tmp_path / "t.csv").write_text(text)
