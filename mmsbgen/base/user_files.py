@@ -6,6 +6,7 @@ objects are made of them.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import errno
 import gzip
@@ -158,16 +159,17 @@ def need_memory(file: Path, size: int) -> None:
 def read_text(file: Path, form: str, field_bytes: int, in_directory: str = "give a file in it") -> str:
     """The text of a file, plain or gzip, each field of which takes ``field_bytes`` of memory while it is read.
 
-    Raises InputError as :func:`read_unpacked` and :func:`need_memory` do, and for what is no UTF-8 text; ``form`` is
-    the remedy.
+    The text is UTF-8, or UTF-16 with a byte-order mark.  Raises InputError as :func:`read_unpacked` and
+    :func:`need_memory` do, and for what is no such text; ``form`` is the remedy.
     """
     raw = read_unpacked(file, in_directory)
     need_memory(file, field_bytes * most_fields(raw))
+    encoding = "UTF-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "UTF-8"
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{file}: byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8 text; {form}, plain or gzip"
+            f"{file}: byte {error.start} (0x{raw[error.start]:02x}) is not {encoding} text; {form}, plain or gzip"
         ) from None
     if "\0" in text:
         raise InputError(f"{file} has a zero byte and is no text; {form}, plain or gzip")

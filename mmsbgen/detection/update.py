@@ -62,7 +62,7 @@ def update(
 
     Args:
         results: the folder that ``detect(out=...)`` or ``mmsbgen detect -o`` wrote, or an earlier update.
-        add: links to add, any input of :func:`mmsbgen.graph.as_graph`; new ids become vertices.
+        add: links to add, any input of :func:`mmsbgen.graph.as_graph`, or none; new ids become vertices.
         remove: links to remove, likewise.
         graph: the graph of the results, if it is no longer where the run read it.
         out: folder for the new results; those in ``results`` are replaced by default.
@@ -75,11 +75,20 @@ def update(
     """
     if not isinstance(results, str | os.PathLike):
         raise InputError(f"results is a {type(results).__name__}: give the folder that the run wrote")
-    added, removed, given = (None if one is None else as_graph(one) for one in (add, remove, graph))
+    added, removed = (None if _is_empty(one) else as_graph(one) for one in (add, remove))
+    given = None if graph is None else as_graph(graph)
     folder = Path(results)
     place = folder if out is None else Path(out)
     found = perform_update(UpdateRequest(folder, added, removed, given, place, device, database))
     return Detection.load(place) if found is None else found
+
+
+def _is_empty(links: Any) -> bool:
+    """Whether there are no links, as of a day without changes."""
+    try:
+        return links is None or (not isinstance(links, str) and len(links) == 0)
+    except TypeError:  # it has no length
+        return False
 
 
 @dataclass(frozen=True)

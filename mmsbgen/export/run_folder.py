@@ -31,8 +31,15 @@ def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clus
     return read_run(folder, graph, top)[0]
 
 
+def refuse_file_of_run(path: Path) -> None:
+    """Raise :class:`InputError` for one of the files of results, where their folder is meant."""
+    if path.name in FILES and (path.parent / "run.json").is_file():
+        raise InputError(f"{path} is one of the files of a run: name their folder, {path.parent}")
+
+
 def need_results(folder: Path) -> None:
     """Raise :class:`InputError` for a folder without results."""
+    refuse_file_of_run(folder)
     if absent := [name for name in FILES if not (folder / name).is_file()]:
         raise InputError(f"{folder} has no {absent[0]}: name the folder that `mmsbgen detect -o` wrote")
 

@@ -222,7 +222,7 @@ def _ends(found: list[Any], columns: Sequence[Any] | None, name: str) -> tuple[A
     if len(found) == 2 and found[0] != found[1]:
         return found[0], found[1]
     raise InputError(
-        f"{name} has the columns {there}; say which two are the ends of a link, such as columns=('source', 'target')"
+        f"{name} has the columns {there}; name the two ends of a link: --columns A,B (columns=(A, B) in Python)"
     )
 
 

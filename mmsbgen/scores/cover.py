@@ -117,11 +117,12 @@ def read_cover(path: str | os.PathLike[str]) -> list[list[str]]:
     first row is a header if no other row has the same community.  So has a file that begins as its .tsv files.
 
     Another file in which every line has two ids may be an edge list or a table of vertices and labels.  It is read
-    with a :class:`CoverWarning`.
+    with a :class:`CoverWarning`, as is a .csv file in which every community has one vertex.
 
     Raises:
-        InputError: the file cannot be read, is damaged, is not UTF-8 text, has no community, or has an id that begins
-            or ends with a comma or semicolon, which suggests another separator.  The message names file and remedy.
+        InputError: the file cannot be read, is damaged, is neither UTF-8 nor UTF-16, has no community, or has an id
+            that begins or ends with a comma or semicolon, which suggests another separator.  The message names file
+            and remedy.
     """
     file = Path(path)
     with stage(f"reading {file.name}", unit="lines") as told:
@@ -171,6 +172,12 @@ def _of_rows(file: Path, text: str) -> list[list[str]]:
         del communities[rows[0][1]]
     if not communities:
         raise InputError(f"{file} has no community; write an id and its community in each row")
+    if len(communities) >= _LIKE_A_TABLE and all(len(members) == 1 for members in communities.values()):
+        warn_user(
+            f"{file}: each of its {len(communities)} communities has one vertex: the first two columns may not be the "
+            "id and the community",
+            CoverWarning,
+        )
     return [list(members) for members in communities.values()]
 
 

@@ -360,6 +360,7 @@ def test_self_loops_and_repeated_links_are_told_with_a_count(tmp_path):
     for name, text, said, counts in (
         ("plain", once, None, (20, 0, 0, 0)),
         ("odd", once + "3 3\n0 1\n0 1\n", "odd: 1 self-loop and 2 repeated links were dropped.", (23, 1, 2, 0)),
+        ("lone", f"# isolated nodes: 50 51 52 53\n{once}", None, (20, 0, 0, 0)),
         ("both", both, "both: all 20 links were listed in both directions and counted once.", (40, 0, 20, 20)),
     ):
         graph = tmp_path / f"{name}.txt"
@@ -367,6 +368,7 @@ def test_self_loops_and_repeated_links_are_told_with_a_count(tmp_path):
         result = cli(graph, "-k", 2, "-n", 1, "-o", tmp_path / name)
         told = [line for line in result.stderr.splitlines() if line.startswith(f"{name}: ")]
         assert told == ([said] if said else [])
+        assert ("4 of 25 vertices have no training link" in result.stdout) == (name == "lone")
         record = json.loads((tmp_path / name / "run.json").read_text())["graph"]
         assert tuple(record[part] for part in ("lines", "self_loops", "duplicates", "both_ways")) == counts
         assert record["directed"] is False

@@ -259,7 +259,7 @@ def test_tables(library: str) -> None:
     assert as_graph(make({"a": ["x", "y"], "b": ["y", "z"]})).ids.tolist() == ["x", "y", "z"]
     mixed = make({"user": [1, 2], "item": ["p", "q"], "when": [5, 6]})
     assert as_graph(mixed, columns=("user", "item")).ids.tolist() == [1, 2, "p", "q"]
-    with pytest.raises(InputError, match="has the columns 'user', 'item', 'when'; say which two"):
+    with pytest.raises(InputError, match="has the columns 'user', 'item', 'when'; name the two ends"):
         as_graph(mixed)
     with pytest.raises(InputError, match="has no column 'thing'; there are 'user', 'item', 'when'"):
         as_graph(mixed, columns=("user", "thing"))

@@ -27,7 +27,8 @@ COVER = [["1", "2", "007"], ["2", "b"], ["2", "b"], ["9"]]
 
 
 @pytest.mark.parametrize(
-    "content", [TEXT.encode(), gzip.compress(TEXT.encode(), mtime=0), b"\xef\xbb\xbf" + TEXT.encode()]
+    "content",
+    [TEXT.encode(), gzip.compress(TEXT.encode(), mtime=0), b"\xef\xbb\xbf" + TEXT.encode(), TEXT.encode("utf-16")],
 )
 def test_a_cover_is_read_as_it_is_written(content: bytes, tmp_path: Path):
     assert read_cover(written(tmp_path, content)) == COVER
@@ -46,6 +47,12 @@ def test_a_csv_file_has_a_row_for_each_membership(name: str, text: str, tmp_path
     file = tmp_path / name
     file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     assert read_cover(file) == [["Ames, Eve", "Bob"], ["Ames, Eve", "Cy"]]
+
+
+def test_a_csv_file_with_a_column_before_the_community_is_told(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("id,name,team\n1,Ann,red\n2,Bob,red\n3,Cy,blue\n")
+    with pytest.warns(CoverWarning, match="each of its 3 communities has one vertex"):
+        assert read_cover(tmp_path / "t.csv") == [["1"], ["2"], ["3"]]
 
 
 @pytest.mark.parametrize(("text", "said"), [("a,b\nc\n", "the row 'c' has no id and community"), ("", "has no comm")])
@@ -84,6 +91,7 @@ def test_ids_are_parted_where_edge_lists_part_them(tmp_path: Path):
         ("1 2\n3, 4\n", "line 2: '3,' has a separator at its end"),
         (gzip.compress(b"1 2\n" * 1000, mtime=0)[:-12], "damaged or cut-off gzip"),
         (b"1 \xff\n", "byte 2 .0xff. is not UTF-8"),
+        (b"\xff\xfe1\x00 ", "byte 4 .0x20. is not UTF-16"),
         (b"1 2\0\n", "zero byte"),
     ],
 )

@@ -15,7 +15,7 @@ from mmsbgen.base.id_text import plural
 from mmsbgen.cli.shared.common import MmsbgenGroup, keep_inputs, print_or_write
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import option
+from mmsbgen.cli.shared.guided_help import once, option
 from mmsbgen.cli.shared.logs import is_quiet, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SEEDS_AT_ONCE = 64
 #: Part of a seed's scores that may be missing untold.
 _TOLD = 1e-3
-_SOURCE = option("--source", metavar="ID", required=True, help="The vertex that paths begin at.")
+_SOURCE = once("--source", metavar="ID", required=True, help="The vertex that paths begin at.")
 
 
 @click.group(cls=MmsbgenGroup, help="Run an algorithm on a graph: a line for each vertex, with its id and its value.")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Seconds of a chain from which tuning is suggested.
 _LONG_S = 30.0
+#: Share of the vertices from which those without a link take communities of the model.
+_MANY_UNLINKED = 0.05
 #: Options that change the problem that a run's kernels have.
 _OF_PROBLEM = (
     "mini_batch", "mini_batch_size", "n_partners", "partners", "products", "step", "noise", "rows", "entries", "dtype",
@@ -35,7 +37,7 @@ def _error(value: float | None) -> str:
 
 
 def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
-    """Print at most eight lines: what was found, whether to believe it, where the files are and what to do next.
+    """Print at most nine lines: what was found, whether to believe it, where the files are and what to do next.
 
     With ``verbose``, a table of communities, the metrics of both kinds of pairs and the time by stage come first.
     """
@@ -61,6 +63,11 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
     converged = record["convergence"]["text"]
     if verbose or not converged.startswith("Converged"):
         click.echo(converged)
+    if (unlinked := found.memberships.unlinked.size) > _MANY_UNLINKED * cover.n_vertices:
+        click.echo(
+            f"Warning: {unlinked} of {cover.n_vertices} vertices have no training link. So many may take communities "
+            "of the model, and lower link probabilities. Leave them out of the graph, or hold out fewer links."
+        )
     if "sampling" in record:
         click.echo(record["sampling"]["text"])
     elif hint := _tuning_hint(record):

@@ -48,14 +48,12 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
     """Convert a run folder or a saved model to one file."""
     from mmsbgen.base.id_text import plural
     from mmsbgen.export.export_files import NEED_LINKS, format_of, write
-    from mmsbgen.export.run_folder import graph_of_run, read_run
+    from mmsbgen.export.run_folder import graph_of_run, read_run, refuse_file_of_run
     from mmsbgen.sampler.diagnostics.verdict import of_record
-    from mmsbgen.sampler.saved.result_folder import FILES
 
     chosen, verdict = format_of(out, format), None
     keep_inputs(out, results, graph)
-    if results.name in FILES and (results.parent / "run.json").is_file():
-        raise InputError(f"{results} is one of the files of a run: name their folder, {results.parent}")
+    refuse_file_of_run(results)
     if not results.exists():
         raise InputError(f"{results} does not exist: name a folder of results, or a saved model")
     if results.is_file():

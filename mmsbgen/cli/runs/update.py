@@ -15,7 +15,7 @@ from mmsbgen.cli.shared import logs
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import GuidedCommand, grouped, option
+from mmsbgen.cli.shared.guided_help import GuidedCommand, grouped, once, option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
 from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     "for the next update or `mmsbgen detect`.",
 )
 @click.argument("results", type=NamedPath())
-@option("--add", type=NamedPath(), help="File of links to add, in any format of graphs (- is standard input).")
-@option("--remove", type=NamedPath(), help="File of links to remove.")
+@once("--add", type=NamedPath(), help="File of links to add, in any format of graphs (- is standard input).")
+@once("--remove", type=NamedPath(), help="File of links to remove.")
 @option("-o", "--out", type=NamedPath(file_okay=False), help="Folder for new results; by default RESULTS.")
 @option("--graph", type=NamedPath(), help="The run's graph, where it is no longer where the run found it.")
 @grouped("Reading the changes", reading_flags("format", "columns", "weights"))

@@ -23,9 +23,29 @@ class GuidedOption(click.Option):
         self.expert = expert
 
 
+class OnceOption(GuidedOption):
+    """An option that is refused where the command line repeats it, as its last value would silently replace others."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser collect every value."""
+        parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append", nargs=self.nargs)
+
+    def consume_value(self, ctx: click.Context, opts: Any) -> tuple[Any, Any]:
+        """The one value, and where it is from."""
+        given = opts.get(self.name) or []
+        if len(given) > 1:
+            raise click.BadParameter(f"it is given {len(given)} times, and takes one value.", ctx, self)
+        return super().consume_value(ctx, {**opts, self.name: given[0]} if given else opts)
+
+
 def option(*names: str, **more: Any) -> Callable[[F], F]:
     """Add a :class:`GuidedOption`; the arguments are those of ``click.option``, and ``expert``."""
     return click.option(*names, cls=GuidedOption, **more)
+
+
+def once(*names: str, **more: Any) -> Callable[[F], F]:
+    """Add an :class:`OnceOption`; the arguments are those of :func:`option`."""
+    return click.option(*names, cls=OnceOption, **more)
 
 
 def grouped(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:

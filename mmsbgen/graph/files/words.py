@@ -50,7 +50,11 @@ class DisjointEndsWarning(GraphWarning):
 def warn_of_disjoint(columns: Sequence[Any]) -> None:
     """Warn that the two ``columns`` that the user has named have no id in common."""
     named = " and ".join(repr(str(column)[:40]) for column in columns[:2])
-    warn_user(f"the columns {named} have no id in common: are they the two ends of a link?", DisjointEndsWarning)
+    warn_user(
+        f"the columns {named} have no id in common: this is right if vertices are of two kinds, such as customers and "
+        "products; otherwise, name other columns",
+        DisjointEndsWarning,
+    )
 
 
 def is_number(word: str, least: int, most: int) -> bool:
