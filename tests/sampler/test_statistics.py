@@ -8,6 +8,7 @@ import pytest
 from mmsbgen.detection.detect import Request, perform
 from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.options.schedule import Schedule
+from tests.devices import PROCESSOR
 
 pytestmark = pytest.mark.opencl
 
@@ -51,7 +52,7 @@ def test_planted_communities_are_found(options, starts):
     runs = []
     for seed in range(starts):
         given = {"n_communities": 4, "seed": seed, "validation": 0.05, "delta": 1e-3, "evaluate_every": 20, **options}
-        runs.append(perform(graph, Request(given, device="pocl")))
+        runs.append(perform(graph, Request(given, device=PROCESSOR)))
     best = max(runs, key=lambda run: run.trace[-1]["log_likelihood"])
     assert f1([set(c) for c in best.communities], right) > 0.9
     assert np.all(np.abs(best.memberships.beta - 0.3) < 0.08)
