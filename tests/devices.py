@@ -27,5 +27,3 @@ H200 = DeviceInfo(
 
 #: The OpenCL platform for checks of Python code, as the fixture ``processor`` opens it, by name.
 PROCESSOR = "pocl" if find_library() is None else "intel"
-#: A part of its platform's name.
-PLATFORM = {"pocl": "portable computing", "intel": "intel(r) opencl"}[PROCESSOR]
