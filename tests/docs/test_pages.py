@@ -125,7 +125,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
     # The README shows no output of its run, which chooses K and so fits the graph many times: a small one serves.
-    name = "fb_3980" if "README" in request.node.name else "lfr-n1000-k28"
+    name = "fb_348" if "README" in request.node.name else "lfr-n1000-k28"
     graph = ROOT / f"tests/data/{name}.txt.gz"
     (folder / "my-graph.txt.gz").symlink_to(graph)
     (folder / "truth.txt.gz").symlink_to(graph.with_name(f"{name}.cmty.txt.gz"))
