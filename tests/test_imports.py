@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.devices import PROCESSOR
+
 GPU = {"pyopencl", "pycuda", "cuda", "cupy"}
 HEAVY = {
     "numpy",
@@ -80,7 +82,7 @@ def test_a_run_without_a_tuning_database_does_not_wait_for_sqlalchemy(monkeypatc
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("MMSBGEN_DATABASE_URL", raising=False)
     graph = Path(__file__).parent / "data" / "netscience.txt.gz"
-    command = ["detect", str(graph), "-k", "5", "-n", "2", "--device", "pocl"]
+    command = ["detect", str(graph), "-k", "5", "-n", "2", "--device", PROCESSOR]
     assert "sqlalchemy" not in loaded_by(f"from mmsbgen.cli import main; main({[*command, '-o', str(tmp_path / 'a')]})")
     tuned = [*command, "--database", f"{tmp_path}/tuned.sqlite3", "-o", str(tmp_path / "b")]
     assert "sqlalchemy" in loaded_by(f"from mmsbgen.cli import main; main({tuned})")
@@ -93,7 +95,7 @@ def test_the_engine_needs_no_library_under_the_gpl() -> None:
     ring = "[(i, (i + j) % 30) for i in range(30) for j in (1, 2)]"
     loaded = loaded_by(
         "import sys; sys.modules['igraph'] = None; import mmsbgen\n"
-        f"found = mmsbgen.detect({ring}, device='pocl', random_state=1)\n"
+        f"found = mmsbgen.detect({ring}, device={PROCESSOR!r}, random_state=1, iterations=20)\n"
         "sys.modules['found'] = found; del sys.modules['igraph']"
     )
     assert {"found", "networkit"} <= loaded

@@ -5,9 +5,13 @@ It knows states, leases and bytes; what a job's payload means is known by who ru
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from mmsbgen.db.records.job_records import ENDED, STATES, Job, JobEvent
 from mmsbgen.jobs.job_records import AREAS, KINDS, Lease, LeaseLostError, RequestKeyError, UnknownJobError
-from mmsbgen.jobs.queue import Queue
+
+if TYPE_CHECKING:
+    from mmsbgen.jobs.queue import Queue
 
 __all__ = [
     "AREAS",
@@ -22,3 +26,12 @@ __all__ = [
     "RequestKeyError",
     "UnknownJobError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The child process that does a job imports this package without need of a database.
+    if name != "Queue":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from mmsbgen.jobs.queue import Queue
+
+    return Queue

@@ -34,7 +34,7 @@ class Source:
     program: str
     """What is compiled: the text without the comment that begins it, in the same lines."""
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """The digest of the source's tokens (16 hexadecimal digits): comments and white space do not count."""
         return digest_of_tokens(self.text)

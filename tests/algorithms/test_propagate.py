@@ -15,7 +15,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
-from sklearn.semi_supervised import LabelSpreading
 
 from mmsbgen import LabelPropagation
 from mmsbgen.algorithms import ConvergenceError, LabelWarning, personalized_pagerank, propagate, walks
@@ -397,6 +396,8 @@ def test_rounds_that_run_out_are_told(processor: Device) -> None:
 @pytest.mark.slow
 def test_as_many_are_right_as_by_scikit_learn(processor: Device) -> None:
     """email-Eu-core with a tenth of the departments known, against LabelSpreading, at its default alpha and ours."""
+    from sklearn.semi_supervised import LabelSpreading
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GraphWarning)  # some links are listed in both directions
         graph = as_arcs(DATA / "email-Eu-core.txt.gz")

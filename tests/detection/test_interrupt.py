@@ -13,15 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.devices import PROCESSOR
+
 pytestmark = [pytest.mark.slow, pytest.mark.opencl]
 
-ITERATIONS = 3500
+ITERATIONS = 2500
 DATA = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 OPTIONS = [
     "-k",
     "6",
     "--device",
-    "pocl",
+    PROCESSOR,
     "--mini-batch",
     "random-node",
     "--evaluate-every",
@@ -71,7 +73,10 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path):
         )
         assert sorted(os.listdir(there)) == ["checkpoint.npz", "communities.txt", "memberships.npz", "run.json"]
         assert before == 0 or f"Resumed after iteration {before}, bit for bit" in said
-        options, before = ["--resume", there / "checkpoint.npz", "-o", there, "--device", "pocl"], stopped["iterations"]
+        options, before = (
+            ["--resume", there / "checkpoint.npz", "-o", there, "--device", PROCESSOR],
+            stopped["iterations"],
+        )
 
     assert f"Resumed after iteration {before}, bit for bit" in finish(*options).stderr
     finish(*OPTIONS, "-o", straight)

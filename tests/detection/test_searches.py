@@ -12,6 +12,7 @@ import mmsbgen
 from mmsbgen import MMSB
 from mmsbgen.base.errors import InputError
 from tests.detection.estimators import fast
+from tests.devices import PROCESSOR
 
 pytestmark = pytest.mark.opencl
 
@@ -29,7 +30,7 @@ def labelled(graph: nx.Graph, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_a_grid_search_finds_the_number_of_planted_communities():
     pairs, labels = labelled(nx.planted_partition_graph(4, 15, 0.7, 0.02, seed=1), 0)
     searched = GridSearchCV(
-        MMSB(device="pocl", random_state=0), {"n_communities": [1, 4]}, cv=3, error_score="raise"
+        MMSB(device=PROCESSOR, random_state=0), {"n_communities": [1, 4]}, cv=3, error_score="raise"
     ).fit(pairs, labels)
     assert searched.best_params_ == {"n_communities": 4}
     worse, better = searched.cv_results_["mean_test_score"]

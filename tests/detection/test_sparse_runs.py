@@ -11,6 +11,7 @@ import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.export.run_folder import read_folder
 from tests.detection.detections import cli
+from tests.devices import PROCESSOR
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 DATA = Path(__file__).parents[1] / "data"
@@ -22,7 +23,7 @@ def grqc() -> str:
 
 
 def test_a_run_by_default_and_its_files(grqc: str, tmp_path: Path) -> None:
-    found = mmsbgen.detect(grqc, 300, random_state=0, iterations=30, device="pocl", out=tmp_path / "out")
+    found = mmsbgen.detect(grqc, 300, random_state=0, iterations=30, device=PROCESSOR, out=tmp_path / "out")
     assert found.record["options"]["rows"] == "sparse"
     assert found.record["verdict"]["kind"] == "found"
     assert found.record["held_out"]["validation"]["auc"] > 0.93
@@ -42,15 +43,15 @@ def test_a_run_by_default_and_its_files(grqc: str, tmp_path: Path) -> None:
 
 def test_a_fitted_model_predicts_as_its_memberships(grqc: str) -> None:
     """The estimator reads whole rows from the chain, the memberships what is stored: both are all that there is."""
-    model = mmsbgen.MMSB(n_communities=300, random_state=0, iterations=20, rows="sparse", device="pocl").fit(grqc)
-    found = mmsbgen.detect(grqc, 300, random_state=0, iterations=20, rows="sparse", device="pocl")
+    model = mmsbgen.MMSB(n_communities=300, random_state=0, iterations=20, rows="sparse", device=PROCESSOR).fit(grqc)
+    found = mmsbgen.detect(grqc, 300, random_state=0, iterations=20, rows="sparse", device=PROCESSOR)
     pairs = found.graph.links[:300]
     names = np.asarray(found.memberships.ids)[pairs]
     np.testing.assert_allclose(model.predict_link_proba(names), found.memberships.link_probabilities(pairs), rtol=1e-3)
 
 
 def test_a_run_without_refinement(grqc: str) -> None:
-    found = mmsbgen.detect(grqc, 300, random_state=0, iterations=4, device="pocl", refine=False)
+    found = mmsbgen.detect(grqc, 300, random_state=0, iterations=4, device=PROCESSOR, refine=False)
     assert len(found.communities) > 50
 
 

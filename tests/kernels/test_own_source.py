@@ -64,14 +64,14 @@ def test_the_default_and_the_last_agree_with_the_answer(opencl_device: Device, n
         ("matmul", "c[(row", "((__global float *)a)[row + ty] = c[(row"),
     ],
 )
-def test_a_wrong_kernel_is_found(pocl_device: Device, folder: Path, name: str, right: str, wrong: str) -> None:
+def test_a_wrong_kernel_is_found(processor: Device, folder: Path, name: str, right: str, wrong: str) -> None:
     source = folder / f"{name}.cl"
     text = source.read_text()
     assert right in text
     source.write_text(text.replace(right, wrong))
     found = resolve_family(f"{name}.py")
     spec, problem = found.kernel(name), found.problem()
-    message = check(pocl_device, spec, problem, spec.default(problem, traits_of(pocl_device.info)))
+    message = check(processor, spec, problem, spec.default(problem, traits_of(processor.info)))
     assert message is not None
     assert re.search(r"^\w+: \d+ of \d+ elements are off|the input a was overwritten", message)
 
@@ -84,7 +84,7 @@ def test_an_answer_is_finite(odd: float) -> None:
     assert Expected(np.ones(2), np.array(np.nan)).errors(np.ones(2)) is not None
 
 
-def test_three_dimensions(pocl_device: Device, tmp_path: Path) -> None:
+def test_three_dimensions(processor: Device, tmp_path: Path) -> None:
     (tmp_path / "axes.cl").write_text(
         "__kernel void axes(__global int *out) {\n"
         "  int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);\n"
@@ -103,8 +103,8 @@ def test_three_dimensions(pocl_device: Device, tmp_path: Path) -> None:
     spec = resolve_family(str(tmp_path / "axes.py")).kernel("axes")
     assert [(one.ctype, one.role) for one in spec.arguments] == [("int32", "inout")]
     problem = resolve_family(str(tmp_path / "axes.py")).problem()
-    bound = build(pocl_device, spec, problem, {"bx": 2, "flat": True})
-    assert check_built(pocl_device, bound) is None
+    bound = build(processor, spec, problem, {"bx": 2, "flat": True})
+    assert check_built(processor, bound) is None
     launch = spec.launch(problem, bound.config, 1, bound.traits)
     assert (launch.shape, launch.grid, launch.block) == (((4, 3, 4), (2, 2, 1)), 48, 4)
     assert Launch(3, 2).shape == ((3,), (2,))
@@ -195,8 +195,9 @@ def test_the_default_tolerance_is_of_the_answer(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.opencl
-def test_from_the_file_to_the_database(pocl_device: Device, folder: Path) -> None:
-    words = "--family vector_add.py -p n=100000 --roof-mib 16 --device pocl --fix block_size_x=64,256 --quiet"
+def test_from_the_file_to_the_database(processor: Device, folder: Path) -> None:
+    on = processor.info.spec
+    words = f"--family vector_add.py -p n=100000 --roof-mib 16 --device {on} --fix block_size_x=64,256 --quiet"
     done = run(f"tune {words} --json")
     assert done.exit_code == 0, done.output
     (kernel,) = json.loads(done.stdout)["kernels"]
@@ -207,14 +208,14 @@ def test_from_the_file_to_the_database(pocl_device: Device, folder: Path) -> Non
     assert {trial["config"]["block_size_x"] for trial in trials} == {64, 256}
     with open_store(folder.parent / "tuning.sqlite3", read_only=True) as store:
         assert {trial.extra["data"] for trial in store.trials()} == {declaration("vector_add.py")}
-    explained = run("db explain --family vector_add.py --on pocl --problem n=100000")
+    explained = run(f"db explain --family vector_add.py --on {on} --problem n=100000")
     assert f"would use: block_size_x={best['config']['block_size_x']}\n  tier exact" in explained.output
     assert re.search(r"n=100000 .* nothing", explained.output)
     (folder / "vector_add.cl").write_text((folder / "vector_add.cl").read_text().replace("i < n", "i <= n - 1"))
-    changed = run("db explain --family vector_add.py --on pocl --problem n=100000")
+    changed = run(f"db explain --family vector_add.py --on {on} --problem n=100000")
     assert "tier default" in changed.output
     assert "template digest" in changed.output
-    assert "name the family that has it, --family" in run("db explain --kernel vector_add --on pocl").output
+    assert "name the family that has it, --family" in run(f"db explain --kernel vector_add --on {on}").output
 
 
 @pytest.mark.parametrize(

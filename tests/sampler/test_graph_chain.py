@@ -49,22 +49,20 @@ def trial(run: RunRecord, problem: Problem, device: Device, config: Config, seco
     return TrialRecord(run=run.uuid, key=key, config=dict(config), status="ok", times=(seconds,), extra=extra)
 
 
-def test_a_configuration_that_wins_alone_and_loses_in_the_chain_is_not_used(
-    pocl_device: Device, tmp_path: Path
-) -> None:
+def test_a_configuration_that_wins_alone_and_loses_in_the_chain_is_not_used(processor: Device, tmp_path: Path) -> None:
     options = Options(n_communities=K)
     parts = split_of(load_graph(GRAPH), options)
-    problem = problem_of(parts, options, pocl_device.info)
+    problem = problem_of(parts, options, processor.info)
     assert KERNEL in MMSB.worth_tuning(problem)
-    default = MMSB.kernel(KERNEL).default(problem, traits_of(pocl_device.info))
-    bad, run = slow(problem, pocl_device), RunRecord(strategy="default", host="here")
-    trials = [trial(run, problem, pocl_device, bad, 1e-6), trial(run, problem, pocl_device, default, 1e-3)]
-    space = candidates(MMSB.kernel(KERNEL), problem, traits_of(pocl_device.info), {"team": bad["team"]})
+    default = MMSB.kernel(KERNEL).default(problem, traits_of(processor.info))
+    bad, run = slow(problem, processor), RunRecord(strategy="default", host="here")
+    trials = [trial(run, problem, processor, bad, 1e-6), trial(run, problem, processor, default, 1e-3)]
+    space = candidates(MMSB.kernel(KERNEL), problem, traits_of(processor.info), {"team": bad["team"]})
     kernel = KernelReport(KERNEL, trials[0].key, space, trials[1].config_digest, None, None, trials=trials)
-    report = TuneReport(run.uuid, pocl_device.info, kernels=[kernel])
+    report = TuneReport(run.uuid, processor.info, kernels=[kernel])
 
     def selected(store: Store) -> Config:
-        return look_up(Index(store), pocl_device.info, MMSB, KERNEL, problem).config
+        return look_up(Index(store), processor.info, MMSB, KERNEL, problem).config
 
     with open_store(tmp_path / "tuning.sqlite3") as store:
         store.add_bundle(Bundle([run], [], trials))
@@ -78,9 +76,9 @@ def test_a_configuration_that_wins_alone_and_loses_in_the_chain_is_not_used(
     assert sentence(gain).endswith("so the defaults stay in use")
 
 
-def test_defaults_that_won_are_not_compared(pocl_device: Device, tmp_path: Path) -> None:
+def test_defaults_that_won_are_not_compared(processor: Device, tmp_path: Path) -> None:
     words = ["tune", "--graph", str(GRAPH), "-k", str(K), "--kernel", "update_beta", "--budget-trials", "1"]
-    words += ["--device", pocl_device.info.spec, "--database", str(tmp_path / "tuning.sqlite3"), "--json"]
+    words += ["--device", processor.info.spec, "--database", str(tmp_path / "tuning.sqlite3"), "--json"]
     words += ["--roof-mib", "16"]
     done = CliRunner().invoke(main, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -118,22 +116,22 @@ def test_search_and_chains_share_the_budget(budget: float) -> None:
     assert most - 1.0 < options["budget_seconds"] <= most
 
 
-def test_sparse_rows_are_measured_on_the_state_of_a_chain(pocl_device: Device, tmp_path: Path) -> None:
+def test_sparse_rows_are_measured_on_the_state_of_a_chain(processor: Device, tmp_path: Path) -> None:
     """The workload has the graph's own links and rows, and the kernel is right on them."""
     options, file = Options(n_communities=300), tmp_path / "state.npz"
     parts = split_of(load_graph(GRAPH), options)
-    problem = problem_of(parts, options, pocl_device.info)
-    assert GraphChain(parts, options).record(pocl_device.info.spec, file, seconds=5.0)
+    problem = problem_of(parts, options, processor.info)
+    assert GraphChain(parts, options).record(processor.info.spec, file, seconds=5.0)
     spec = MMSB.kernel("sparse_rows")
     workload = MMSB.dataset(file).workload("sparse_rows", problem, 1)
     assert workload.arguments.keys() == spec.workload(problem, 1).arguments.keys()
     assert np.array_equal(workload.arguments["neighbours"], parts.training_adjacency.neighbours)
     shares = workload.arguments["values"].sum(axis=1)
     assert shares.min() > 0.5
-    config = spec.default(problem, traits_of(pocl_device.info))
-    bound, placed = build(pocl_device, spec, problem, config), upload(pocl_device, workload)
+    config = spec.default(problem, traits_of(processor.info))
+    bound, placed = build(processor, spec, problem, config), upload(processor, workload)
     bound.launch(workload.count, placed).wait()
-    got = {name: pocl_device.download(placed[name]) for name in spec.written}
+    got = {name: processor.download(placed[name]) for name in spec.written}
     release(placed)
     assert workload.verify(got, config) is None
     other = MMSB.dataset(file).workload("theta_end", problem, 1)

@@ -86,8 +86,8 @@ def test_log_likelihoods_are_those_of_the_rows_without_the_first_communities():
 
 
 @pytest.mark.slow
-def test_chance_communities_are_emptied_and_true_ones_stay(chain, pocl_device, parts):
-    sampler = chain(pocl_device, parts, n_communities=3 * GROUPS, mini_batch="block", noise=None, n_partners=N)
+def test_chance_communities_are_emptied_and_true_ones_stay(chain, processor, parts):
+    sampler = chain(processor, parts, n_communities=3 * GROUPS, mini_batch="block", noise=None, n_partners=N)
     rng = np.random.default_rng(1)
     groups = [np.arange(SIZE) + SIZE * i for i in range(GROUPS)]
     chance = [rng.choice(N, 8, replace=False) for _ in range(2 * GROUPS)]
@@ -112,9 +112,9 @@ def test_chance_communities_are_emptied_and_true_ones_stay(chain, pocl_device, p
     assert set(sampler.rows(0, N)[0].argmax(axis=1)) == set(range(GROUPS)), "what was emptied stays empty"
 
 
-def test_nothing_is_removed_without_held_out_pairs(chain, pocl_device, parts):
+def test_nothing_is_removed_without_held_out_pairs(chain, processor, parts):
     blind = split(parts.graph, validation=0.0, seed=2)
-    sampler = chain(pocl_device, blind, n_communities=4, mini_batch="block", noise=None)
+    sampler = chain(processor, blind, n_communities=4, mini_batch="block", noise=None)
     sampler.initialise()
     assert prune(sampler) == 0
 

@@ -14,9 +14,10 @@ from mmsbgen.families.mmsb.reference import equations
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.starts.start_methods import of_sets
+from tests.devices import PROCESSOR
 
 NARROW = ["bfloat16", "float16"]
-GR_QC = Path(__file__).parents[1] / "data" / "CA-GrQc.txt.gz"
+GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
 
 
 @pytest.mark.parametrize("storage", NARROW)
@@ -74,10 +75,10 @@ def test_strengths_near_1_leave_numbers(processor, chain, middling, storage):
 
 @pytest.mark.opencl
 def test_from_the_command_line_and_on_from_a_checkpoint(tmp_path):
-    """CA-GrQc: stopped at 40 of 80 iterations and gone on with, or at once: the same memberships bit for bit."""
+    """Stopped at 40 of 80 iterations and gone on with, or at once: the same memberships bit for bit."""
 
     def detect(*args: object, code: int = 0) -> str:
-        words = ["detect", str(GR_QC), "--device", "pocl", "--evaluate-every", "20", *map(str, args)]
+        words = ["detect", str(GRAPH), "--device", PROCESSOR, "--evaluate-every", "20", *map(str, args)]
         found = CliRunner().invoke(main, words)
         assert found.exit_code == code, found.output
         return found.output + found.stderr

@@ -13,6 +13,7 @@ import pytest
 
 from mmsbgen.families import family
 from mmsbgen.kernels.space import Traits
+from tests.devices import PROCESSOR
 
 GPU = Traits("cuda", "gpu", sub_group_size=32, compute_units=132)
 CPU = Traits("opencl", "cpu", max_block_size=4096, local_memory=1 << 19)
@@ -101,7 +102,7 @@ def test_the_program_for_the_sanitizer_has_every_kernel_and_placement() -> None:
 
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_the_program_for_the_sanitizer_runs_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of its cases, as there is nothing to it that differs from kernel to kernel."""
     sanitizer, program = module("_sanitizer"), tmp_path / "program.py"
@@ -115,7 +116,7 @@ def test_the_program_for_the_sanitizer_runs_what_it_has(tmp_path: Path, monkeypa
     )
     monkeypatch.setattr(sanitizer, "_PROGRAM", program)
     path = _fake_sanitizer(tmp_path, "echo '========= ERROR SUMMARY: 0 errors'")
-    found = sanitizer.sanitize(path, "memcheck", "pocl", 240.0, (7,))
+    found = sanitizer.sanitize(path, "memcheck", PROCESSOR, 240.0, (7,))
     assert (found.verdict, found.lines) == ("clean", [])
     assert found.counts == {"defaults": 2, "placements of star_rows": 2}
     assert [text.partition(":")[0] for text in found.skipped] == ["fused chain"]
@@ -159,9 +160,9 @@ def _call(scripts: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_the_script_writes_its_report(scripts: Path, tmp_path: Path) -> None:
-    arguments = ["--device", "pocl", "--output", str(tmp_path / "new"), "--jobs", "1", "--sample", "2", "-k", "7"]
+    arguments = ["--device", PROCESSOR, "--output", str(tmp_path / "new"), "--jobs", "1", "--sample", "2", "-k", "7"]
     done = _call(scripts, *arguments, "--kernel", "update_beta", "--kernel", "draws", "--seconds", "100")
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "new" / "gpu-check.json").read_text())
@@ -176,10 +177,10 @@ def test_the_script_writes_its_report(scripts: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.opencl
-@pytest.mark.usefixtures("pocl_device")
+@pytest.mark.usefixtures("processor")
 def test_the_script_takes_a_family_of_users(scripts: Path, tmp_path: Path) -> None:
     file = Path(__file__).parents[1] / "data/own/vector_add.py"
-    arguments = ["--device", "pocl", "--output", str(tmp_path), "--jobs", "1", "--family", str(file)]
+    arguments = ["--device", PROCESSOR, "--output", str(tmp_path), "--jobs", "1", "--family", str(file)]
     done = _call(scripts, *arguments, "--seconds", "100")
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "gpu-check.json").read_text())

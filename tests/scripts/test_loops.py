@@ -46,14 +46,14 @@ def compiler() -> Any:
 @pytest.mark.parametrize("step", ["split", "reflected"])
 @pytest.mark.parametrize(("dtype", "noise"), [("float64", True), ("float32", False)])
 def test_rounding_lies_within_the_tolerance_and_another_seed_far_off(
-    pocl_device: Any, k: int, step: str, dtype: str, noise: bool
+    processor: Any, k: int, step: str, dtype: str, noise: bool
 ) -> None:
     chains = module("_chains")
     parts, tolerance = chains.small(), chains.TOLERANCES[dtype]
 
     def make(config: dict[str, Any], **others: Any) -> Callable[[], Any]:
         options = chains.star_options(k, step=step, dtype=dtype, noise=noise, **others)
-        return partial(chains.chain, pocl_device, parts, options, {"update_phi": config})
+        return partial(chains.chain, processor, parts, options, {"update_phi": config})
 
     found = chains.compared(make(PLAIN), make(OTHER), 70, tolerance)
     assert not found.same_bits

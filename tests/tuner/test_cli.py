@@ -236,9 +236,9 @@ def test_the_space_is_explained() -> None:
 
 
 @pytest.mark.opencl
-def test_ctrl_c_keeps_what_was_measured(pocl_device: Device, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_was_measured(processor: Device, tmp_path: Path) -> None:
     database = tmp_path / "tuning.sqlite3"
-    command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "tune", "--device", pocl_device.info.spec]
+    command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", "tune", "--device", processor.info.spec]
     command += ["--kernel", "update_pi", *SMALL, "--database", str(database)]
     environment = os.environ | {"TUNING_MARK": str(tmp_path)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)

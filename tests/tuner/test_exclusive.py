@@ -80,8 +80,8 @@ def test_machines_that_share_a_home_do_not_wait_for_each_other(tmp_path: Path, m
 
 @pytest.mark.slow
 @pytest.mark.opencl
-def test_who_waits_for_a_device_says_so(pocl_device: Device, tmp_path: Path) -> None:
-    words = ["tune", "--device", pocl_device.info.spec, "--kernel", "update_beta", "--budget-trials", "3"]
+def test_who_waits_for_a_device_says_so(processor: Device, tmp_path: Path) -> None:
+    words = ["tune", "--device", processor.info.spec, "--kernel", "update_beta", "--budget-trials", "3"]
     words += ["-p", "K=20", "-p", "N=500", "-p", "m=64", "-p", "n=4", "--roof-mib", "1", "--compilers", "0"]
     command = [sys.executable, "-c", "from mmsbgen.cli import main; main()", *words]
     run = subprocess.Popen(
@@ -92,12 +92,12 @@ def test_who_waits_for_a_device_says_so(pocl_device: Device, tmp_path: Path) -> 
         text=True,
     )
     assert run.stderr is not None
-    with device_lock(pocl_device.hardware):
+    with device_lock(processor.hardware):
         told = ""
         while "waiting" not in told:
             told = run.stderr.readline()
             assert told, "it ended without waiting"
-    assert told == f"waiting for another measurement on {pocl_device.info.name} ...\n"
+    assert told == f"waiting for another measurement on {processor.info.name} ...\n"
     _, rest = run.communicate(timeout=300)
     assert run.returncode == 0, rest
 

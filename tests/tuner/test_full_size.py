@@ -107,9 +107,9 @@ def test_what_was_evaluated_is_kept_until_all_is(faulty: str, monkeypatch: pytes
 
 
 @pytest.fixture
-def measured(pocl_device: Device, faulty: str) -> Iterator[Callable[..., Any]]:
+def measured(processor: Device, faulty: str) -> Iterator[Callable[..., Any]]:
     """Measures a fault of a kernel at a million numbers."""
-    with Measurer(pocl_device.info.spec, faulty) as measurer:
+    with Measurer(processor.info.spec, faulty) as measurer:
 
         def measure(kernel: str, fault: str, n: int = 1 << 20, **load: Any) -> Any:
             measurer.load(kernel, resolve_family(faulty).problem(n=n), **load)
@@ -144,9 +144,9 @@ def test_results_above_the_roof_of_their_cache_are_wrong(measured: Callable[...,
 
 @pytest.mark.opencl
 @pytest.mark.slow
-def test_a_finalist_with_one_wrong_result_is_withdrawn(pocl_device: Device, store: Store, faulty: str) -> None:
+def test_a_finalist_with_one_wrong_result_is_withdrawn(processor: Device, store: Store, faulty: str) -> None:
     report = tune(
-        pocl_device.info.spec,
+        processor.info.spec,
         faulty,
         ["each"],
         resolve_family(faulty).problem(),
@@ -173,15 +173,15 @@ def test_a_finalist_with_one_wrong_result_is_withdrawn(pocl_device: Device, stor
 @pytest.mark.opencl
 @pytest.mark.slow
 def test_inputs_are_restored_from_copies_on_a_gpu(
-    pocl_device: Device, faulty: str, monkeypatch: pytest.MonkeyPatch
+    processor: Device, faulty: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pocl_device, "info", replace(pocl_device.info, kind="gpu"))
-    bench = TrialBench(pocl_device, lambda phase: None)
+    monkeypatch.setattr(processor, "info", replace(processor.info, kind="gpu"))
+    bench = TrialBench(processor, lambda phase: None)
     bench.load(faulty, "each", resolve_family(faulty).problem(n=1 << 16), 0, None)
-    held = pocl_device.allocated
+    held = processor.allocated
     for fault, status in (("none", "ok"), ("one left out", "wrong_result"), ("none", "ok")):
         config = {"fault": fault, "block_size": 16}
         assert bench.measure(config, None, HASTY, 0, True).status == status
-    assert pocl_device.allocated == held, "the small check has left nothing"
+    assert processor.allocated == held, "the small check has left nothing"
     bench.unload()
-    assert held - pocl_device.allocated == 4 * (1 << 16) * (2 + 2 + 1), "x, y, two rotations of x, and y as it was"
+    assert held - processor.allocated == 4 * (1 << 16) * (2 + 2 + 1), "x, y, two rotations of x, and y as it was"

@@ -94,9 +94,9 @@ def small(device: Device, store: Store, kernels: list[str], **options: Any) -> T
 
 
 def test_two_processes_share_the_configurations(
-    pocl_device: Device, store: Store, noted: list[tuple[Measurer, str]]
+    processor: Device, store: Store, noted: list[tuple[Measurer, str]]
 ) -> None:
-    report = small(pocl_device, store, ["update_phi", "update_beta"], budget_trials=8, strategy="exhaustive")
+    report = small(processor, store, ["update_phi", "update_beta"], budget_trials=8, strategy="exhaustive")
     assert report.status == "finished"
     for kernel in report.kernels:
         assert {trial.status for trial in kernel.trials} == {"ok"}
@@ -106,7 +106,7 @@ def test_two_processes_share_the_configurations(
     assert len({measurer for measurer, _ in noted}) == 2
 
 
-@pytest.mark.parametrize("device", ["pocl_device", "cuda_device"])
+@pytest.mark.parametrize("device", ["processor", "cuda_device"])
 def test_they_never_time_at_the_same_time(
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -199,18 +199,18 @@ def test_what_does_not_compile_is_tried_once_and_without_the_device() -> None:
     assert phases == ["compile"]
 
 
-def test_inputs_that_are_too_large_for_two_are_loaded_once(pocl_device: Device) -> None:
-    bench = TrialBench(pocl_device, lambda phase: None)
+def test_inputs_that_are_too_large_for_two_are_loaded_once(processor: Device) -> None:
+    bench = TrialBench(processor, lambda phase: None)
     with pytest.raises(InputError, match=r"update_phi take more than 1/\d+ of the memory"):
         bench.load("mmsb", "update_phi", SMALL, 0, None, share=1 << 60)
-    assert pocl_device.allocated == 0
+    assert processor.allocated == 0
     bench.load("mmsb", "update_phi", SMALL, 0, None)
     bench.unload()
 
 
 @pytest.mark.parametrize("error", [InputError("they do not fit twice"), RuntimeError("KeyError: an own error")])
 def test_one_process_measures_alone_where_the_other_cannot(
-    pocl_device: Device,
+    processor: Device,
     store: Store,
     noted: list[tuple[Measurer, str]],
     monkeypatch: pytest.MonkeyPatch,
@@ -224,17 +224,17 @@ def test_one_process_measures_alone_where_the_other_cannot(
     real = Measurer.place
 
     monkeypatch.setattr(Measurer, "place", place)
-    report = small(pocl_device, store, ["update_beta"], budget_trials=4)
+    report = small(processor, store, ["update_beta"], budget_trials=4)
     assert report.kernels[0].statuses == {"ok": 4}
     assert len({measurer for measurer, _ in noted}) == 1
 
 
 def test_faults_are_found_by_both_and_harm_no_other(
-    pocl_device: Device, store: Store, faulty: str, noted: list[tuple[Measurer, str]]
+    processor: Device, store: Store, faulty: str, noted: list[tuple[Measurer, str]]
 ) -> None:
     found = resolve_family(faulty)
     report = tune(
-        pocl_device.info.spec,
+        processor.info.spec,
         faulty,
         ["each"],
         found.problem(n=1 << 16),
@@ -253,14 +253,14 @@ def test_faults_are_found_by_both_and_harm_no_other(
     assert len({measurer for measurer, _ in noted}) == 2
 
 
-def test_ctrl_c_ends_both(pocl_device: Device, store: Store, noted: list[tuple[Measurer, str]]) -> None:
+def test_ctrl_c_ends_both(processor: Device, store: Store, noted: list[tuple[Measurer, str]]) -> None:
     class Impatient(Progress):
         def trial(self, report: KernelReport, trial: TrialRecord) -> None:
             if len(report.trials) == 6:
                 raise KeyboardInterrupt
 
     before = set(psutil.Process().children(recursive=True))
-    report = small(pocl_device, store, ["update_phi"], strategy="exhaustive", progress=Impatient())
+    report = small(processor, store, ["update_phi"], strategy="exhaustive", progress=Impatient())
     assert report.status == "interrupted"
     assert len(report.kernels[0].trials) == 6
     assert len({measurer for measurer, _ in noted}) == 2

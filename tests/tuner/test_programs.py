@@ -38,9 +38,9 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> KernelFamily:
     return resolve_family(REFERENCE)
 
 
-@pytest.fixture(params=[pytest.param("pocl", marks=pytest.mark.opencl), "cuda"])
+@pytest.fixture(params=[pytest.param("processor", marks=pytest.mark.opencl), "cuda_device"])
 def device(request: pytest.FixtureRequest) -> Device:
-    found: Device = request.getfixturevalue(f"{request.param}_device")
+    found: Device = request.getfixturevalue(request.param)
     return found
 
 

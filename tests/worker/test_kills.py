@@ -17,7 +17,7 @@ import mmsbgen
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
-DETECT: dict[str, Any] = {"n_communities": 20, "start": "random", "evaluate_every": 20, "iterations": 300}
+DETECT: dict[str, Any] = {"n_communities": 6, "start": "random", "evaluate_every": 20, "iterations": 300}
 TUNE: dict[str, Any] = {"kernels": ["draw_stars"], "roof_mib": 16, "compilers": 0}
 KILLS = {"sqlite": 5, "postgresql": 2}
 BUSY = 0.8
@@ -75,15 +75,20 @@ class Load:
         self.crew.until(lambda: not self.waiting(), "a job is left")
 
 
-def straight(seed: int, folder: Path) -> str:
-    """The communities of a run that nobody killed."""
-    database = folder / "none.sqlite3"
-    mmsbgen.detect(GRAPH, random_state=seed, device="pocl", database=database, out=folder / "out", **DETECT)
-    return (folder / "out" / "communities.txt").read_text()
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, pocl_device: object) -> tuple[str, ...]:
+    """The communities of a run that nobody killed, by seed."""
+    found = []
+    for seed in (0, 1):
+        folder = tmp_path_factory.mktemp(f"straight{seed}")
+        database = folder / "none.sqlite3"
+        mmsbgen.detect(GRAPH, random_state=seed, device="pocl", database=database, out=folder / "out", **DETECT)
+        found.append((folder / "out" / "communities.txt").read_text())
+    return tuple(found)
 
 
 @pytest.mark.timeout(400)
-def test_killed_workers_lose_no_job_and_no_record(crew: Any, tmp_path: Path) -> None:
+def test_killed_workers_lose_no_job_and_no_record(crew: Any, straight: tuple[str, ...]) -> None:
     load, store, queue = Load(crew), crew.store, crew.queue
     kind = store.database.engine.dialect.name
     load.killed_while_jobs_come(KILLS[kind])
@@ -91,14 +96,13 @@ def test_killed_workers_lose_no_job_and_no_record(crew: Any, tmp_path: Path) -> 
         worker.send_signal(signal.SIGTERM)
         assert not worker.communicate()[1]
 
-    right = [straight(seed, tmp_path / f"straight{seed}") for seed in (0, 1)]
     assert len(queue.list(limit=10_000)) == len(load.ids)
     for id in load.ids:
         job = queue.get(id)
         assert (job.state, crew.states(id).count("done")) == ("done", 1), job.error
         if job.kind == "detect":
             found = b"".join(queue.read(id, "output", "communities.txt")).decode()
-            assert found == right[job.payload["seed"]]
+            assert found == straight[job.payload["seed"]]
     jobs = [queue.get(id) for id in load.ids]
     assert sum(job.attempt for job in jobs) == sum(job.losses for job in jobs) + len(jobs)
     assert sum(job.losses for job in jobs) >= (kind == "sqlite"), "five kills meet a job at least once"

@@ -26,10 +26,10 @@ from mmsbgen.jobs.worker.supervisor import OWNER, Worker
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
 DATA = Path(__file__).parents[1] / "data"
-GRAPH = DATA / "CA-GrQc.txt.gz"
+GRAPH = DATA / "netscience.txt.gz"
 OPTIONS: dict[str, Any] = {"n_communities": 20, "start": "random", "seed": 5, "evaluate_every": 20}
 LONG = OPTIONS | {"iterations": 100_000}
-SOME = OPTIONS | {"iterations": 300}
+SOME = OPTIONS | {"iterations": 400}
 TUNE: dict[str, Any] = {
     "kernels": ["draw_stars"],
     "problem": {"K": 8, "N": 200, "m": 64},
@@ -62,7 +62,7 @@ def same(found: dict[str, bytes], straight: Path, tmp_path: Path) -> None:
 
 def test_jobs_of_both_kinds_are_done_and_bad_ones_told(here: Any, straight: Path, tmp_path: Path) -> None:
     submit = here.queue.submit
-    detect = submit("detect", SOME | {"name": "GrQc"}, inputs={"graph": GRAPH})
+    detect = submit("detect", SOME | {"name": "netscience"}, inputs={"graph": GRAPH})
     wrong = submit("detect", {"n_communities": 5, "mini_batch": "nope"}, inputs={"graph": GRAPH})
     broken = submit("detect", {"n_communities": 5}, inputs={"graph": b"1 2 3\n"})
     tune = submit("tune", TUNE, device="portable computing")
@@ -78,7 +78,7 @@ def test_jobs_of_both_kinds_are_done_and_bad_ones_told(here: Any, straight: Path
     )
     same(outputs(here, job), straight, tmp_path)
     record = json.loads(outputs(here, job)["run.json"])
-    assert (record["graph"]["name"], record["iterations"]) == ("GrQc", 300)
+    assert (record["graph"]["name"], record["iterations"]) == ("netscience", 400)
     assert job.result is not None
     assert job.result["n_communities"] == 20
     assert job.result["graph"]["links"] == record["graph"]["links"]

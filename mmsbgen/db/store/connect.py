@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,6 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.base.progress import stage
@@ -117,14 +118,16 @@ class Database:
         return self._attempt(lambda: _in_transaction(self.engine.execution_options(write=True), work))
 
     def _attempt(self, transaction: Callable[[], T]) -> T:
-        retrying = Retrying(
-            retry=retry_if_exception(is_transient),
-            stop=stop_after_delay(GIVE_UP_S),
-            wait=wait_random_exponential(multiplier=0.02, max=1.0),
-            reraise=True,
-        )
+        deadline, longest = time.monotonic() + GIVE_UP_S, 0.02
         with explained(str(self.location)):
-            return retrying(transaction)
+            while True:
+                try:
+                    return transaction()
+                except Exception as error:
+                    if not is_transient(error) or time.monotonic() >= deadline:
+                        raise
+                time.sleep(random.uniform(0.0, longest))
+                longest = min(1.0, 2 * longest)
 
     def close(self) -> None:
         """Close all connections."""

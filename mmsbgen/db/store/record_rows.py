@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from typing import Any, get_type_hints
 
 from sqlalchemy import Connection, Row, Select, Table, Text, func, select, type_coerce
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
@@ -35,7 +35,8 @@ def plain(record: object, *leave_out: str) -> dict[str, Any]:
 
 def insert_new(connection: Connection, table: Table, unique: str, rows: list[dict[str, Any]]) -> int:
     """Insert the rows whose value of ``unique`` is not in the table yet; return their number."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    # The dialect's own, which is loaded: that of the other takes a tenth of a second.
+    insert = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
     statement = insert(table).on_conflict_do_nothing(index_elements=[unique]).returning(table.c[unique])
     if len(rows) <= _CHUNK:
         return sum(len(connection.execute(statement, part).all()) for part in _chunks(rows))

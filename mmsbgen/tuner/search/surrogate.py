@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_triangular
-from scipy.special import ndtr
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import Key
@@ -130,6 +128,8 @@ def posterior(points: Matrix, known: Sequence[int], values: Matrix, fit: Surroga
 
 def expected_improvement(mean: Matrix, deviation: Matrix, best: float) -> Matrix:
     """Expected amount by which a measurement falls below ``best``, for each mean and standard deviation."""
+    from scipy.special import ndtr  # takes a quarter of a second, and short searches do not come here
+
     gap = (best - mean) / deviation
     density = np.exp(-(gap**2) / 2) / math.sqrt(2 * math.pi)
     found: Matrix = deviation * (gap * ndtr(gap) + density)
@@ -143,6 +143,8 @@ def correlations(a: Matrix, b: Matrix, length: float) -> Matrix:
 
 def _solved_below(factor: Matrix, values: Matrix) -> Matrix:
     """The solution for a lower triangular ``factor``, in O(n^2): a general solver takes O(n^3)."""
+    from scipy.linalg import solve_triangular
+
     found: Matrix = solve_triangular(factor, values, lower=True, check_finite=False)
     return found
 

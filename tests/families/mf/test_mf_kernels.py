@@ -182,7 +182,7 @@ def test_generated_ratings_have_the_shape_and_the_skew_asked_for() -> None:
 
 
 @pytest.mark.slow
-def test_a_users_ratings_are_what_kernels_are_measured_on(pocl_device: Device, tmp_path: Path) -> None:
+def test_a_users_ratings_are_what_kernels_are_measured_on(processor: Device, tmp_path: Path) -> None:
     file = tmp_path / "ratings.csv"
     file.write_text(
         "user,item,rating\n" + "".join(f"{u},{v},{u % 5 - 7}\n" for u in range(30) for v in range(u, u + 9))
@@ -191,18 +191,18 @@ def test_a_users_ratings_are_what_kernels_are_measured_on(pocl_device: Device, t
     problem = MF.problem(K=4, **data.values)
     assert [problem[name] for name in ("users", "items", "ratings", "degree")] == [30, 38, 270, 9]
     for name, spec in MF.kernels.items():
-        given, config = data.workload(name, problem, 0), spec.default(problem, traits_of(pocl_device.info))
-        got = outputs(pocl_device, build(pocl_device, spec, problem, config), given)
+        given, config = data.workload(name, problem, 0), spec.default(problem, traits_of(processor.info))
+        got = outputs(processor, build(processor, spec, problem, config), given)
         assert given.verify(got, config) is None, name
     assert len(data.name("als_rows")) == 16
 
 
 @pytest.mark.slow
-def test_kernels_are_tuned_on_generated_ratings(pocl_device: Device, tmp_path: Path) -> None:
+def test_kernels_are_tuned_on_generated_ratings(processor: Device, tmp_path: Path) -> None:
     problem = MF.problem(K=16, users=300, items=200, ratings=5000, degree=150)
     with open_store(tmp_path / "tuning.sqlite3") as store:
         report = tune(
-            pocl_device.info.spec,
+            processor.info.spec,
             "mf",
             ["sgd_tiles", "sgd_locks", "als_rows"],
             problem,
@@ -216,7 +216,7 @@ def test_kernels_are_tuned_on_generated_ratings(pocl_device: Device, tmp_path: P
         assert report.roofs is not None
         assert [*report.roofs.others] == kinds
         assert {kernel.roof for kernel in report.kernels} == {"update in 16 KiB", ""}
-        known = known_roofs(store, pocl_device.info, 64, 1 << 22, None, kinds)
+        known = known_roofs(store, processor.info, 64, 1 << 22, None, kinds)
         assert known is not None
         assert known.others == report.roofs.others
         tiles, rates = report.kernels[0], report.roofs.others
@@ -233,7 +233,7 @@ def test_kernels_are_tuned_on_generated_ratings(pocl_device: Device, tmp_path: P
         assert tiles.barrier_fraction == pytest.approx((launches - 1) / rates[kinds[1]] / 1e9 / tiles.best.median_s)
         for name, kernel in zip(("sgd_tiles", "sgd_locks", "als_rows"), report.kernels, strict=True):
             assert kernel.best is not None
-            chosen = look_up(Index(store), pocl_device.info, MF, name, problem.only(MF.kernel(name).parameters))
+            chosen = look_up(Index(store), processor.info, MF, name, problem.only(MF.kernel(name).parameters))
             assert (chosen.tier, dict(chosen.config)) == ("exact", dict(kernel.best.config))
 
 
