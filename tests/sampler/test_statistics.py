@@ -36,15 +36,16 @@ def f1(found: list[set[int]], right: list[set[int]]) -> float:
 @pytest.mark.parametrize(
     ("options", "starts"),
     [
+        ({"mini_batch": "block", "iterations": 100, "average": True}, 2),
         ({"iterations": 1500, "average": True}, 2),
         ({"mini_batch": "random-node", "partners": "shared", "iterations": 1500, "average": True}, 3),
     ],
-    ids=["defaults", "shared by stars"],
+    ids=["averaged", "defaults", "shared by stars"],
 )
 def test_planted_communities_are_found(options, starts):
     """A random start may end in a poorer optimum: of several, held-out pairs tell which to keep.
 
-    Runs of blocks, with noise and without, are in tests/statistics/test_planted.py.
+    Runs of blocks without noise are in tests/statistics/test_planted.py.
     """
     pi, links = planted()
     graph = build_graph(links[:, 0], links[:, 1], np.arange(400), name="planted", directed=False)
