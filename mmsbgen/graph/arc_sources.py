@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs, check_arcs
-from mmsbgen.graph.files.file_bytes import WHOLE, format_of, need_fields, read_graph_bytes, short_name, text_lines
+from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_bytes, short_name, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
-from mmsbgen.graph.files.number_tables import read_arc_numbers
+from mmsbgen.graph.files.plain_tables import plain_arcs
 from mmsbgen.graph.files.text_tables import find_delimiter, is_weight, read_arcs
-from mmsbgen.graph.files.words import as_int64, refuse_missing
+from mmsbgen.graph.files.tokens import Words
+from mmsbgen.graph.files.words import integers_or_words, number_words, word_ids
 from mmsbgen.graph.graph import Graph
-from mmsbgen.graph.ids import number_ids, number_integers, object_ids, string_ids
+from mmsbgen.graph.ids import number_ids, number_integers, object_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS
 from mmsbgen.graph.sources import as_graph
 
@@ -203,28 +204,29 @@ def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, colu
         delimiter = find_delimiter(begin, is_csv=".csv" in file.name.lower())
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
-    if (plain := read_arc_numbers(whole, delimiter, columns, weights=weights)) is not None:
-        ids, places = number_integers(np.stack(plain[:2], axis=1).reshape(-1))
-        return _arcs(places, ids, plain[2], directed, file)
-    need_fields(file, raw, "text")
-    text = whole.decode()
-    try:
-        if delimiter is None and columns is None:
-            words, values = _plain_pairs(text, weights)
-        else:
-            one, other, values = read_arcs(text, delimiter, columns, weights=weights)
-            words = [word for pair in zip(one, other, strict=True) for word in pair]
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
-    ends = [word.encode() for word in words]
-    numbers = as_int64(ends)
-    if numbers is not None:
-        ids, places = number_integers(numbers)
+    found: NDArray[np.float64] | None = None
+    values: Sequence[str] = []
+    if (plain := plain_arcs(whole, delimiter, columns, weights=weights)) is not None:
+        ends, found = plain
     else:
-        distinct, places = WHOLE.number_words(ends)
-        refuse_missing(file, distinct)
-        ids = string_ids([word.decode("utf-8", "replace") for word in distinct])
-    found = None if weights is None else _numbers(values, places[0::2], places[1::2], ids, str(file))
+        need_fields(file, raw, "text")
+        text = whole.decode()
+        try:
+            if delimiter is None and columns is None:
+                words, values = _plain_pairs(text, weights)
+            else:
+                one, other, values = read_arcs(text, delimiter, columns, weights=weights)
+                words = [word for pair in zip(one, other, strict=True) for word in pair]
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+        ends = integers_or_words(Words.of([word.encode() for word in words]))
+    if isinstance(ends, Words):
+        distinct, places = number_words(ends)
+        ids = word_ids(file, distinct)
+    else:
+        ids, places = number_integers(ends)
+    if plain is None and weights is not None:
+        found = _numbers(values, places[0::2], places[1::2], ids, str(file))
     return _arcs(places, ids, found, directed, file)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -26,56 +26,8 @@ from mmsbgen.base.processes import run_side_by_side
 from mmsbgen.graph.graph import AT_A_TIME, Int64Array
 
 _INT64 = range(-(2**63), 2**63)
-Own = TypeVar("Own")
-
-
-class WholeText:
-    """A process that reads a text alone.
-
-    Readers decide by these methods what the whole text says.  Where several processes read a part of it each, as
-    :class:`mmsbgen.detection.ranks.reading.SharedText`, all call the same methods in the same order.
-
-    Attributes:
-        rank: number of this process.
-        here: number of processes on this machine, which share its memory.
-        lines_before: number of lines of the text before the part of this process.
-        begin: number of its bytes before this part.
-    """
-
-    rank, here, lines_before, begin = 0, 1, 0, 0
-
-    def told(self, own: Own) -> list[Own]:
-        """What each process has found, in their order; a few numbers or flags."""
-        return [own]
-
-    def agree(self, work: Callable[[], Own]) -> Own:
-        """What ``work`` returns here; of processes that raise :class:`InputError`, the first one ends all."""
-        return work()
-
-    def either(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which of ``flags`` ``[N]`` any process has set."""
-        return flags
-
-    def number_integers(self, values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
-        """As :func:`number_integers`, of the ``values`` of all processes."""
-        return number_integers(values)
-
-    def number_words(self, words: list[bytes]) -> tuple[list[bytes], Int64Array]:
-        """The distinct ``words`` of all processes, ascending, and the index of each word here, int64 ``[L]``."""
-        distinct = sorted(set(words))
-        return distinct, indices(distinct, words)
-
-
-def holds_first(size: int, among: WholeText) -> bool:
-    """Whether the first of all fields or rows is among the ``size`` ones of this process."""
-    sizes = among.told(size)
-    return size > 0 and not any(sizes[: among.rank])
-
-
-def indices(distinct: list[bytes], words: list[bytes]) -> Int64Array:
-    """The index of each of ``words`` ``[L]`` among ``distinct`` ones, int64 ``[L]``."""
-    index = {word: place for place, word in enumerate(distinct)}
-    return np.fromiter(map(index.__getitem__, words), dtype=np.int64, count=len(words))
+#: Longest words in arrays that have the same number of bytes or characters for all.
+MOST_CHARACTERS = 256
 
 
 def number_ids(items: list[Any], *, name: str) -> tuple[Int64Array, NDArray[Any]]:
@@ -159,7 +111,7 @@ def _hashable(item: Hashable) -> bool:
 def string_ids(words: list[str]) -> NDArray[Any]:
     """Return ``words`` as an id array ``[N]``: dtype ``U``, or object if a word is long or ends with NUL."""
     longest = max(map(len, words), default=0)
-    if longest > 256 or any(word.endswith("\0") for word in words):
+    if longest > MOST_CHARACTERS or any(word.endswith("\0") for word in words):
         return object_ids(words)
     return np.array(words, dtype=f"U{max(longest, 1)}")
 

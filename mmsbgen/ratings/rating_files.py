@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import INTEGER, is_number, with_point
+from mmsbgen.base.id_text import is_number, with_point
 from mmsbgen.base.libraries import library
 from mmsbgen.base.progress import stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.graph.files.file_bytes import foreign_format, need_fields, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
-from mmsbgen.graph.files.number_tables import plain_columns, plain_words
+from mmsbgen.graph.files.plain_tables import plain_columns, plain_words
+from mmsbgen.graph.files.tokens import Words
+from mmsbgen.graph.files.words import first_other, integers_or_words
 from mmsbgen.ratings.ratings import Duplicates, Ratings, numbered, of_columns
 
 _USERS = ("user", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "member", "memberid")
@@ -69,8 +71,11 @@ def read_pairs(path: str | os.PathLike[str], columns: Sequence[Any] | None = Non
     Words above integers are a header.  Raises as :func:`read_ratings`.
     """
     users, items, _ = _columns(Path(path), columns, 2)
-    if any(isinstance(ids, list) and _above_integers(ids) for ids in (users, items)):
-        users, items = (_ids(ids[1:]) if isinstance(ids, list) else ids[1:] for ids in (users, items))
+    if any(isinstance(ids, Words) and _above_integers(ids) for ids in (users, items)):
+        below = slice(1, None)
+        users, items = (
+            integers_or_words(ids.part(below)) if isinstance(ids, Words) else ids[below] for ids in (users, items)
+        )
     if not len(users):
         raise InputError(f"{path} has no pair; give lines such as 196,242: user, item")
     (u, user_ids), (v, item_ids) = numbered(users, "users", str(path)), numbered(items, "items", str(path))
@@ -142,10 +147,6 @@ def _place(names: Sequence[str], column: Any, where: str) -> int:
     raise InputError(f"{where} has no column {column!r}; there are {', '.join(names)}")
 
 
-def _fields(line: str, mark: str | None) -> list[str]:
-    return _row([line], mark)[0]
-
-
 def _row(lines: list[str], mark: str | None) -> tuple[list[str], int]:
     """The fields of a row, and its lines: several where a quoted field goes on in the next one."""
     if mark in (None, "::"):
@@ -167,7 +168,7 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         raise InputError(f"{file} has no rating; {_EXAMPLE}")
     # In 7;12;4,5 the comma is of a number.
     mark = next((mark for mark in ("::", "\t", *sorted(",;|", key=first.count, reverse=True)) if mark in first), None)
-    names = _fields(first, mark)
+    names, _ = _fields_from(file, [*[""] * skipped, first], skipped + 1, mark)
     header, at = _header(file, names, columns, wanted)
     begin, place = skipped + header, 0
     for _ in range(begin):
@@ -178,7 +179,7 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         need_fields(file, text, "text")
         plain = plain_words(text, place, mark, len(names), at) if mark and len(mark) == 1 else None
         if plain is not None:
-            return _ids(plain[0]), _ids(plain[1]), plain[2]
+            return integers_or_words(plain[0]), integers_or_words(plain[1]), plain[2]
         found = _words(file, text, mark, begin, at, len(names))
     return found
 
@@ -233,7 +234,7 @@ def _numbers(text: bytes, begin: int, mark: str | None, at: tuple[int, ...], wid
 
 def _words(
     file: Path, text: bytes, mark: str | None, begin: int, at: tuple[int, ...], width: int
-) -> tuple[list[Any], list[Any], Any]:
+) -> tuple[Any, Any, Any]:
     """The columns with ids as they are written; integers if all of a column are."""
     users, items, values = [], [], []
     lines, after = text.decode().split("\n"), begin
@@ -256,7 +257,8 @@ def _words(
         items.append(row[at[1]])
         if len(at) == 3:
             values.append(_rating(file, number, row[at[2]]))
-    return _ids(users), _ids(items), np.array(values, np.float64)
+    user_ids, item_ids = (integers_or_words(Words.of([word.encode() for word in words])) for words in (users, items))
+    return user_ids, item_ids, np.array(values, np.float64)
 
 
 def _fields_from(file: Path, lines: list[str], number: int, mark: str | None) -> tuple[list[str], int]:
@@ -287,11 +289,6 @@ def _rating(file: Path, number: int, word: str) -> float:
     return value
 
 
-def _above_integers(words: list[Any]) -> bool:
+def _above_integers(words: Words) -> bool:
     """Whether all but the first of several words are integers."""
-    is_integer = [INTEGER.fullmatch(str(word)) is not None for word in words]
-    return len(words) > 1 and not is_integer[0] and all(is_integer[1:])
-
-
-def _ids(words: list[str]) -> Any:
-    return np.array(words, np.int64) if all(map(INTEGER.fullmatch, words)) else words
+    return len(words) > 1 and first_other(words) == 0 and first_other(words.part(slice(1, None))) is None

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import INTEGER, plural
 from mmsbgen.base.processes import side_by_side
+from mmsbgen.graph.files.tokens import Words
+from mmsbgen.graph.files.words import ids_of_words, number_words
 from mmsbgen.graph.ids import number_ids, number_integers
 from mmsbgen.ratings.orders import grouped, items_at, order_by, random_order, slices
 
@@ -69,14 +71,18 @@ class Ratings:
 
 def numbered(ids: Any, what: str, name: str) -> tuple[NDArray[np.uint32], NDArray[Any]]:
     """Indices of ``ids`` ``[E]`` in the ordered distinct ones, and these; raises InputError for ids without a hash."""
-    array = np.asarray(ids) if not isinstance(ids, list) else None
-    if array is not None and array.dtype.kind in "iu" and array.dtype != np.uint64:
+    array = None if isinstance(ids, list | Words) else np.asarray(ids)
+    places: NDArray[Any]
+    if isinstance(ids, Words):
+        words, places = number_words(ids)
+        distinct = ids_of_words(words)
+    elif array is not None and array.dtype.kind in "iu" and array.dtype != np.uint64:
         distinct, places = number_integers(array.astype(np.int64))
     else:
         places, distinct = number_ids(list(ids if array is None else array.tolist()), name=f"{name}: {what}")
     if distinct.size > _MOST_ROWS:
         raise InputError(f"{name} has {distinct.size} {what}; a factorisation can have {_MOST_ROWS}")
-    return places.astype(np.uint32), distinct
+    return places.astype(np.uint32, copy=False), distinct
 
 
 def looked_up(known: Mapping[Any, int], ids: Any, what: str) -> NDArray[np.int64]:

@@ -45,6 +45,8 @@ _AT_A_TIME = 1 << 17
 _LINE_END, _WORD = re.compile(r"\r\n?|\n"), re.compile(r"[^ \t\n\r\v\f]+")
 _BLANKS, _COMMENT = " \v\f", re.compile(r"(?:^|\t)[ \v\f]*#|[ \v\f]#(?=\s|$)")
 _NO_WORD = re.compile(r"^#|[\0\t\n\r\ud800-\udfff]|^[ \v\f]*$")
+#: Lines of words have one of these if a word matches ``_NO_WORD``.
+_DOUBTS, _SURROGATE = ("\0", "\t", "\r", "\n#", "\n ", "\n\v", "\n\f", "\n\n"), re.compile("[\ud800-\udfff]")
 
 
 class CoverWarning(UserWarning):
@@ -60,19 +62,26 @@ def words_of(ids: npt.NDArray[Any]) -> list[str]:
     """
     if ids.dtype.kind == "i":
         return list(map(str, ids.tolist()))
-    words = list(map(canonical_word, ids.tolist()))
-    if (odd := next(filter(_NO_WORD.search, words), None)) is not None:
+    words = ids.tolist() if ids.dtype.kind == "U" else list(map(canonical_word, ids.tolist()))
+    if _is_doubtful(words) and (odd := next(filter(_NO_WORD.search, words), None)) is not None:
         raise InputError(
             f"id {odd!r} cannot stand in a file of communities, which is UTF-8 and whose ids are separated by tabs and "
             "may not begin with #: give the vertex another id, or use a table or a picture of the graph instead"
         )
-    word, count = Counter(words).most_common(1)[0] if words else ("", 0)
-    if count > 1:
+    if len(set(words)) < len(words):
+        word, count = Counter(words).most_common(1)[0]
         raise InputError(
             f"{count} ids read {word!r} in a file of communities and could not be told apart: give the vertices ids "
             "whose texts differ, or use a table instead"
         )
     return words
+
+
+def _is_doubtful(words: list[str]) -> bool:
+    """Whether a word may match ``_NO_WORD``, seen from all at once: to look at each takes far longer."""
+    text = "\n".join(["", *words, ""])
+    signs = text.count("\n") > len(words) + 1 or any(doubt in text for doubt in _DOUBTS)
+    return signs or (not text.isascii() and _SURROGATE.search(text) is not None)
 
 
 def cover_text(ids: npt.NDArray[Any], members: Sequence[npt.NDArray[Any]]) -> str:

@@ -27,10 +27,20 @@ from mmsbgen.base.user_files import need_memory, read_lines
 from mmsbgen.graph import Graph, ReadingOptions, read_graph
 from mmsbgen.graph.building import check_count, directed_keys, graph_of_links, merged_keys
 from mmsbgen.graph.files import edgelist, tokens
-from mmsbgen.graph.files.file_bytes import BYTE_ORDER_MARK, UTF_16, format_of, record_path, refuse_empty, short_name
+from mmsbgen.graph.files.file_bytes import (
+    BYTE_ORDER_MARK,
+    UTF_16,
+    WholeText,
+    format_of,
+    record_path,
+    refuse_empty,
+    short_name,
+)
 from mmsbgen.graph.files.graph_files import as_read
+from mmsbgen.graph.files.tokens import Words
+from mmsbgen.graph.files.words import number_words
 from mmsbgen.graph.graph import AT_A_TIME, UInt32Array, UInt64Array, distinct_keys, links_of
-from mmsbgen.graph.ids import WholeText, indices, number_integers, renumber
+from mmsbgen.graph.ids import number_integers, renumber
 
 __all__ = ["SharedText", "follow_reading", "read_together"]
 
@@ -154,7 +164,7 @@ class SharedText(WholeText):
         return raw
 
     def told(self, own: Result) -> list[Result]:
-        """As :meth:`mmsbgen.graph.ids.WholeText.told`."""
+        """As :meth:`mmsbgen.graph.files.file_bytes.WholeText.told`."""
         data = np.frombuffer(pickle.dumps(own), np.uint8)
         sizes = self._gathered(data.size)[:, 0]
         ends = np.cumsum(sizes)
@@ -165,7 +175,7 @@ class SharedText(WholeText):
         return [pickle.loads(part.tobytes()) for part in np.split(found, ends[:-1])]
 
     def agree(self, work: Callable[[], Result]) -> Result:
-        """As :meth:`mmsbgen.graph.ids.WholeText.agree`; rank 0 raises, and ends the others."""
+        """As :meth:`mmsbgen.graph.files.file_bytes.WholeText.agree`; rank 0 raises, and ends the others."""
         refusal, found = "", []
         try:
             found.append(self._answering(work))
@@ -189,7 +199,7 @@ class SharedText(WholeText):
         return working.result()
 
     def either(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """As :meth:`mmsbgen.graph.ids.WholeText.either`."""
+        """As :meth:`mmsbgen.graph.files.file_bytes.WholeText.either`."""
         mpi = self._world.mpi
         for first in range(0, flags.size, _FLAGS):
             self._wait(self._comm.Iallreduce(mpi.IN_PLACE, flags[first : first + _FLAGS].view(np.uint8), mpi.MAX))
@@ -223,16 +233,19 @@ class SharedText(WholeText):
             own = number_integers(np.concatenate([own, part]))[0]
         return self._shared(own).view(np.int64)
 
-    def number_words(self, words: list[bytes]) -> tuple[list[bytes], Ints]:
-        """As :meth:`mmsbgen.graph.ids.WholeText.number_words`."""
-        known = set(words)
+    def number_words(self, words: Words) -> tuple[Words, npt.NDArray[Any]]:
+        """As :func:`mmsbgen.graph.files.words.number_words`, of the words of all ranks."""
+        distinct, places = number_words(words)
+        own = distinct.words()
+        known = set(own)
         text = np.frombuffer(b"\n".join(known), np.uint8)
         for part in self._of_others(text):
             known.update(part.tobytes().split(b"\n") if part.size else [])
         if self.rank == 0:
             text = np.frombuffer(b"\n".join(sorted(known)), np.uint8)
-        distinct = self._shared(text).tobytes().split(b"\n")
-        return distinct, indices(distinct, words)
+        every = self._shared(text).tobytes().split(b"\n")
+        index = {word: place for place, word in enumerate(every)}
+        return Words.of(every), np.fromiter(map(index.__getitem__, own), np.uint32, len(own))[places]
 
     def _of_others(self, own: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
         """The arrays of the other ranks at rank 0, one after another, of the type of ``own``; none elsewhere."""

@@ -19,7 +19,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -32,19 +31,29 @@ from mmsbgen.base.progress import Stage, stage
 from mmsbgen.graph.building import graph_of_pairs
 from mmsbgen.graph.files.file_bytes import (
     WHOLE,
+    WholeText,
     foreign_format,
+    holds_first,
     need_fields,
     read_graph_bytes,
     record_path,
     short_name,
     text_lines,
 )
-from mmsbgen.graph.files.number_tables import read_end_numbers
+from mmsbgen.graph.files.plain_tables import plain_ends
 from mmsbgen.graph.files.text_tables import find_delimiter, read_ends
-from mmsbgen.graph.files.tokens import Fields, after_comments, block_ends, parse_integers, split_fields
-from mmsbgen.graph.files.words import FEW_ROWS, INTEGER, as_int64, refuse_missing, warn_of_disjoint
+from mmsbgen.graph.files.tokens import Fields, Words, after_comments, block_ends, parse_integers, split_fields
+from mmsbgen.graph.files.words import (
+    FEW_ROWS,
+    INTEGER,
+    as_int64,
+    first_other,
+    refuse_twins,
+    shown,
+    warn_of_disjoint,
+    word_ids,
+)
 from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, UInt32Array
-from mmsbgen.graph.ids import WholeText, holds_first, string_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
 #: The begin of a file from which the kind of its columns is found.
@@ -111,27 +120,25 @@ def links_of_text(
         chosen = replace(reading, columns=columns)
         if among is WHOLE and not isolated:
             try:
-                plain = read_end_numbers(text, delimiter, chosen)
+                plain = plain_ends(text, delimiter, chosen)
             except InputError as error:
                 raise InputError(f"{file}: {error}") from None
             if plain is not None:
                 return _links_of_words(file, plain[0], isolated, among, plain[1], columns)
         among.agree(lambda: need_fields(file, text, "text", among.here))
-        words, kept = _table(file, text, delimiter, chosen, among)
-        return _links_of_words(file, words, isolated, among, kept, columns)
+        found, kept = _table(file, text, delimiter, chosen, among)
+        return _links_of_words(file, Words.of(found), isolated, among, kept, columns)
     need_weights(reading, str(file))
     if (numbers := _all_integers(file, text, told, among)) is not None:
         if reading.format == "auto":
             _refuse_counts(file, numbers, among)
-        if (extra := _in_all(as_int64(isolated), among)) is not None:
+        if (extra := _in_all(as_int64(Words.of(isolated)), among)) is not None:
             raw = text = b""  # of a large graph they take more than the numbers
             n_ends = numbers.size
             ids, places = among.number_integers(np.concatenate([numbers, extra]) if extra.size else numbers)
             return np.ascontiguousarray(places[:n_ends].reshape(-1, 2), np.uint32), ids
 
-    among.agree(lambda: need_fields(file, raw, "text", among.here))
-    blocks = partial(_checked_blocks, file, text, told, Fields.words, among)
-    words = among.agree(lambda: [word for _, part in blocks() for word in part])
+    words = among.agree(lambda: _words(file, text, told, among))
     return _links_of_words(file, _without_header(file, words, text, among), isolated, among)
 
 
@@ -146,7 +153,7 @@ def _table_layout(file: Path, text: bytes, reading: ReadingOptions) -> tuple[str
     konect = _KONECT.match(text)
     if konect and konect[1] == b"bip":
         raise InputError(
-            f"{file} has two kinds of vertices, whose numbers overlap ({_show(konect[0])}); give links of one kind, or "
+            f"{file} has two kinds of vertices, whose numbers overlap ({shown(konect[0])}); give links of one kind, or "
             "ids that differ"
         )
     if konect and reading.columns is None:
@@ -192,7 +199,7 @@ def _refuse_counts(file: Path, numbers: NDArray[Any], among: WholeText) -> None:
         return
     if m == n_lines or (n == m and n == n_lines):
         raise InputError(
-            f"{file}: it is not clear whether the first line, {_show(b'%d %d' % (n, m))}, is a link, or the numbers of "
+            f"{file}: it is not clear whether the first line, {shown(b'%d %d' % (n, m))}, is a link, or the numbers of "
             f"vertices and links. If it is a link, give --format text; if the file is METIS's, --format metis; else "
             "put # before the line"
         )
@@ -200,7 +207,7 @@ def _refuse_counts(file: Path, numbers: NDArray[Any], among: WholeText) -> None:
 
 def _links_of_words(
     file: Path,
-    words: list[bytes] | Int64Array,
+    words: Words | Int64Array,
     isolated: list[bytes],
     among: WholeText,
     kept: NDArray[np.bool_] | None = None,
@@ -212,15 +219,18 @@ def _links_of_words(
     A warning tells if the columns that the user has ``chosen`` have no id in common.
     """
     ids: NDArray[Any]
+    n_ends = len(words)
     if isinstance(words, np.ndarray):
         ids, places = among.number_integers(words)
-    elif (numbers := _in_all(as_int64(every := [*words, *isolated] if isolated else words), among)) is not None:
+    elif (numbers := _in_all(as_int64(words := words.and_more(isolated)), among)) is not None:
         ids, places = among.number_integers(numbers)
     else:
-        distinct, places = among.number_words(every)
+        distinct, places = among.number_words(words)
+        if not among.rank:
+            refuse_twins(record_path(file) or short_name(file), distinct)
         # The others need no more than their number.
-        ids = np.arange(len(distinct)) if among.rank else _word_ids(file, distinct)
-    pairs = places[: len(words)].reshape(-1, 2).astype(np.uint32)
+        ids = np.arange(len(distinct)) if among.rank else word_ids(file, distinct)
+    pairs = places[:n_ends].reshape(-1, 2).astype(np.uint32, copy=False)
     if chosen is not None and sum(among.told(len(pairs))) >= FEW_ROWS:
         both = np.ones(ids.size, np.bool_)
         for end in range(2):
@@ -234,14 +244,19 @@ def _links_of_words(
     return pairs, ids
 
 
-def _word_ids(file: Path, distinct: list[bytes]) -> NDArray[Any]:
-    known = set(distinct)
-    twin = next((word for word in distinct if word.endswith(b".0") and word[:-2] in known), None)
-    if twin is not None:
-        both = f"{_show(twin[:-2])} and {_show(twin)}"
-        raise InputError(f"{record_path(file) or short_name(file)} has the ids {both}; write them alike, without '.0'")
-    refuse_missing(file, distinct)
-    return string_ids([word.decode() for word in distinct])
+def _words(file: Path, text: bytes, told: Stage, among: WholeText) -> Words:
+    """All ids of the text in order, ``[2 L]``."""
+    kind = np.uint32 if len(text) < 1 << 32 else np.int64
+
+    def edges(block: Fields) -> NDArray[Any]:
+        return np.stack([block.starts, block.ends]).astype(kind)
+
+    found, begin = [np.zeros((2, 0), kind)], 0
+    for block, part in _checked_blocks(file, text, told, edges, among):
+        part += kind(begin)
+        found.append(part)
+        begin += len(block.text)
+    return Words(text, *np.concatenate(found, axis=1))
 
 
 def _all_integers(file: Path, text: bytes, told: Stage, among: WholeText) -> NDArray[Any] | None:
@@ -306,12 +321,12 @@ def _checked_blocks(
 
 def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, counts: Int64Array) -> InputError:
     """The error of a line with ``fields``, among lines with ``counts`` ``[L]`` of fields."""
-    where, widths = f"{file}, line {number}: {_show(line.strip())}", np.unique(counts)
+    where, widths = f"{file}, line {number}: {shown(line.strip())}", np.unique(counts)
     pairs = int((counts == 2).sum())
     if len(widths) > 2 and 2 * pairs < len(counts) and not all(map(INTEGER.fullmatch, fields)):
         return InputError(
             f"{file} is no edge list: of its first {len(counts)} lines {pairs} are two ids, and line {number} is "
-            f"{_show(line.strip())}. {_NEIGHBOURS}"
+            f"{shown(line.strip())}. {_NEIGHBOURS}"
         )
     if len(fields) == 1:
         return InputError(f"{where} has one field; a link is two ids separated by a tab or spaces: mend the line")
@@ -319,7 +334,7 @@ def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, count
         return InputError(
             f"{where} ends in a dictionary, as networkx writes attributes. Read two columns: --columns 1,2"
         )
-    found = f"{where} has {len(fields)} fields, and a link has two; the third, {_show(fields[2])},"
+    found = f"{where} has {len(fields)} fields, and a link has two; the third, {shown(fields[2])},"
     if len(widths) > 1:
         return InputError(f"{found} is on this line and not on all: mend the line. {_NEIGHBOURS}")
     return InputError(
@@ -328,39 +343,39 @@ def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, count
     )
 
 
-def _without_header(file: Path, words: list[bytes], text: bytes, among: WholeText) -> list[bytes]:
+def _without_header(file: Path, words: Words, text: bytes, among: WholeText) -> Words:
     """``words`` ``[2 L]`` without the first two if they are a header: usual names, or words over integers.
 
     Raises InputError for stray separators, and for a line without a tab in a file that is separated by tabs.
     """
     holds = holds_first(len(words), among)
     tabbed = any(among.told(holds and b"\t" in next(_link_lines(text))))
-    among.agree(lambda: _refuse_separators(file, words, text if tabbed else b""))
-    top: list[bytes] = next(filter(None, among.told(words[:2] if holds else [])), [])
-    below = words[2:] if holds else words
+    among.agree(lambda: _refuse_separators(file, words, tabbed))
+    top: list[bytes] = next(filter(None, among.told(words.part(slice(2)).words() if holds else [])), [])
+    below = words.part(slice(2, None)) if holds else words
     common, integers, there = zip(
-        *among.told((bool(set(top) & set(below)), all(map(INTEGER.fullmatch, below)), bool(below))), strict=True
+        *among.told((any(below.places_of(word).size for word in top), first_other(below) is None, len(below))),
+        strict=True,
     )
     usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not any(common)
     over_integers = not any(map(INTEGER.fullmatch, top)) and all(integers)
     if not any(there):
         return words
     if tabbed and not usual and not over_integers and not any(common) and not among.rank:
-        shown = _show(b" ".join(top))
-        warn_user(
-            f"{file}: the first row, {shown}, is read as a link; if it is a header, put # before it", GraphWarning
-        )
+        row = shown(b" ".join(top))
+        warn_user(f"{file}: the first row, {row}, is read as a link; if it is a header, put # before it", GraphWarning)
     return below if usual or over_integers else words
 
 
-def _refuse_separators(file: Path, words: list[bytes], tabbed: bytes) -> None:
-    """Raise InputError for a line of ``tabbed`` without a tab, and for an id that begins or ends with a separator."""
-    bad = next((line for line in _link_lines(tabbed) if b"\t" not in line), None)
-    if bad is not None:
-        raise InputError(f"{file}: {_show(bad)} has no tab between two ids, and the first link has: mend the line")
-    for word in words:
-        if word[0] in b",;" or word[-1] in b",;":
-            raise InputError(f"{file}: {_show(word)} has a separator at its end, and others have none: mend the line")
+def _refuse_separators(file: Path, words: Words, tabbed: bool) -> None:
+    """Raise InputError for an id that begins or ends with a separator and, if ``tabbed``, for a line without a tab."""
+    behind = np.frombuffer(words.text, np.uint8)[words.ends[0::2]]
+    if tabbed and (behind != ord("\t")).any():  # nearly all lines have it behind the first id
+        bad = next((line for line in _link_lines(words.text) if b"\t" not in line), None)
+        if bad is not None:
+            raise InputError(f"{file}: {shown(bad)} has no tab between two ids, and the first link has: mend the line")
+    for word in words.part(np.logical_or(*words.ends_in(b",;"))).words()[:1]:
+        raise InputError(f"{file}: {shown(word)} has a separator at its end, and others have none: mend the line")
 
 
 def _link_lines(text: bytes) -> Iterator[bytes]:
@@ -379,8 +394,3 @@ def _isolated_ids(text: bytes) -> list[bytes]:
         if lead[:1] in (b"#", b"%") and lead.strip(b" \t#%") in (b"i", b"I"):
             found += match.group(1).replace(b",", b" ").split()
     return found
-
-
-def _show(field: bytes) -> str:
-    text = field.decode("utf-8", "replace")
-    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
-from mmsbgen.graph.graph import GraphWarning
-from mmsbgen.graph.ids import WholeText
+from mmsbgen.graph.files.tokens import Words
+from mmsbgen.graph.files.words import number_words
+from mmsbgen.graph.graph import GraphWarning, Int64Array
+from mmsbgen.graph.ids import number_integers
 
-#: A process that reads files alone.
-WHOLE = WholeText()
 #: How texts in UTF-16 begin, and some in UTF-8.
 UTF_16, BYTE_ORDER_MARK = (b"\xff\xfe", b"\xfe\xff"), b"\xef\xbb\xbf"
 
@@ -55,6 +60,53 @@ _ROOT = re.compile(r"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
 _PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*+<(?:!doctype html|html|head|body|title)\b", re.I | re.S)
 _JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
 _SAMPLE_BYTES = 1 << 16
+Own = TypeVar("Own")
+
+
+class WholeText:
+    """A process that reads a text alone.
+
+    Readers decide by these methods what the whole text says.  Where several processes read a part of it each, as
+    :class:`mmsbgen.detection.ranks.reading.SharedText`, all call the same methods in the same order.
+
+    Attributes:
+        rank: number of this process.
+        here: number of processes on this machine, which share its memory.
+        lines_before: number of lines of the text before the part of this process.
+        begin: number of its bytes before this part.
+    """
+
+    rank, here, lines_before, begin = 0, 1, 0, 0
+
+    def told(self, own: Own) -> list[Own]:
+        """What each process has found, in their order; a few numbers or flags."""
+        return [own]
+
+    def agree(self, work: Callable[[], Own]) -> Own:
+        """What ``work`` returns here; of processes that raise :class:`InputError`, the first one ends all."""
+        return work()
+
+    def either(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which of ``flags`` ``[N]`` any process has set."""
+        return flags
+
+    def number_integers(self, values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
+        """As :func:`number_integers`, of the ``values`` of all processes."""
+        return number_integers(values)
+
+    def number_words(self, words: Words) -> tuple[Words, NDArray[Any]]:
+        """As :func:`number_words`, of the words of all processes."""
+        return number_words(words)
+
+
+#: A process that reads files alone.
+WHOLE = WholeText()
+
+
+def holds_first(size: int, among: WholeText) -> bool:
+    """Whether the first of all fields or rows is among the ``size`` ones of this process."""
+    sizes = among.told(size)
+    return size > 0 and not any(sizes[: among.rank])
 
 
 def read_graph_bytes(file: Path) -> bytes:

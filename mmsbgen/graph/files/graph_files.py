@@ -29,7 +29,7 @@ from mmsbgen.graph.files.graph_archive import graph_of_archive, is_graph_archive
 from mmsbgen.graph.files.matrix_files import from_matrix_market, from_npy, from_npz, from_parquet
 from mmsbgen.graph.files.neighbour_lists import from_adjacency_list, from_dimacs, from_metis
 from mmsbgen.graph.files.network_files import from_gml, from_pajek, from_xml
-from mmsbgen.graph.files.tokens import parse_integers, split_fields
+from mmsbgen.graph.files.tokens import Words, parse_integers, split_fields
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.graph import Graph, Int64Array, link_keys, links_of
 from mmsbgen.graph.ids import number_ids, number_integers
@@ -128,7 +128,7 @@ def _numbered_with(
             return place, found
         more: list[Any] = _ids_of_lines(Path(vertices), text)
         _refuse_columns(Path(vertices), more, ids)
-        numbers = as_int64([word.encode() for word in more]) if integers else None
+        numbers = as_int64(Words.of([word.encode() for word in more])) if integers else None
         if numbers is not None:
             more = numbers.tolist()
         elif integers:
@@ -148,8 +148,8 @@ def _refuse_columns(file: Path, words: list[str], ids: NDArray[np.generic]) -> N
             (first, sign), row = found.groups(), found.string
             if first.strip('"') in known and sign in foreign:
                 raise InputError(f"{file}: {row!r} is more than the id {first}; give one id a line, no other column")
-    lone = ids.dtype.kind == "i" and len(words) > 1 and as_int64([words[0].encode()]) is None
-    if lone and as_int64([word.encode() for word in words[1:]]) is not None:
+    lone = ids.dtype.kind == "i" and len(words) > 1 and as_int64(Words.of([words[0].encode()])) is None
+    if lone and as_int64(Words.of([word.encode() for word in words[1:]])) is not None:
         raise InputError(f"{file}: all ids are integers but the first, {words[0]!r}; leave it out if it is a header")
 
 

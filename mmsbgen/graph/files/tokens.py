@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.graph.graph import Int64Array
 
-_NEWLINE, _RETURN, _HASH, _PERCENT, _MINUS, _POINT, _ZERO, _BLANK, _TAB = (ord(c) for c in "\n\r#%-.0 \t")
+_NEWLINE, _RETURN, _HASH, _PERCENT, _MINUS, _POINT, _ZERO, _BLANK, _TAB, _QUOTE = (ord(c) for c in '\n\r#%-.0 \t"')
 
 _INT64_MAX = np.uint64(2**63 - 1)
 _MOST_DIGITS = 19  # of an int64; 19 nines still fit into uint64
 #: Quotients of integers up to this by these powers of ten are the nearest double, as both are exact.
 _EXACT, _POWERS = 2**53, np.array([float(10**places) for places in range(_MOST_DIGITS)])
+#: The lowest 0 to 8 bytes of a number.
+_BYTES = np.array([2 ** (8 * count) - 1 for count in range(9)], np.uint64)
 #: Comments and blank lines in front.
 _COMMENTS = re.compile(rb"(?:[ \t]*(?:[#%][^\n]*)?\r?\n)*")
 #: Bytes of a block; in smaller ones threads mostly wait for each other.
@@ -43,23 +47,86 @@ def block_ends(text: bytes, before: int = 0) -> Iterator[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Fields:
-    """Fields of a block of text, without comments.
-
-    ``starts`` and ``ends`` (int64 ``[T]``) delimit field t as ``text[starts[t]:ends[t]]``; ``lines``
-    (int64 ``[T]``, non-decreasing) is the line number of each field within the block, from 0.
-    """
+class Words:
+    """Words of a text: ``starts`` and ``ends``, integers ``[T]``, delimit word t as ``text[starts[t]:ends[t]]``."""
 
     text: bytes
-    starts: Int64Array
-    ends: Int64Array
-    lines: Int64Array
-    n_lines: int
+    starts: NDArray[Any]
+    ends: NDArray[Any]
+
+    @staticmethod
+    def of(words: Sequence[bytes]) -> Words:
+        """``words`` in a text of their own."""
+        sizes = np.fromiter(map(len, words), np.int64, len(words))
+        ends = np.cumsum(sizes + 1) - 1
+        return Words(b"\n".join([*words, b""]), ends - sizes, ends)
+
+    def __len__(self) -> int:
+        return int(self.starts.size)
 
     def words(self) -> list[bytes]:
-        """All fields as bytes, in order."""
+        """All words as bytes, in order."""
         text = self.text
         return [text[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+
+    def and_more(self, more: Sequence[bytes]) -> Words:
+        """The words with ``more`` behind them."""
+        if not more:
+            return self
+        before, other = len(self.text), Words.of(more)
+        starts, ends = np.append(self.starts, other.starts + before), np.append(self.ends, other.ends + before)
+        return Words(self.text + other.text, starts, ends)
+
+    def part(self, which: slice | NDArray[Any]) -> Words:
+        """Some of the words."""
+        return Words(self.text, self.starts[which], self.ends[which])
+
+    def cut(self, which: slice) -> Words:
+        """Some of the words, with the part of the text that has them."""
+        starts, ends = self.starts[which], self.ends[which]
+        begin, end = (int(starts.min()), int(ends.max())) if starts.size else (0, 0)
+        return Words(self.text[begin : end + 1], starts - begin, ends - begin)
+
+    def ends_in(self, signs: bytes) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which words begin, and which end, with one of ``signs``; no word is empty."""
+        among, buffer = np.zeros(256, np.bool_), np.frombuffer(self.text, np.uint8)
+        among[list(signs)] = True
+        return among[buffer[self.starts]], among[buffer[self.ends - 1]]
+
+    def places_of(self, word: bytes) -> Int64Array:
+        """Where ``word`` is, ascending."""
+        buffer, found = np.frombuffer(self.text, np.uint8), np.flatnonzero(self.ends - self.starts == len(word))
+        for at, byte in enumerate(word):
+            found = found[buffer[self.starts[found] + at] == byte]
+        return found
+
+    def eights(self) -> Iterator[tuple[Int64Array, NDArray[np.uint64]]]:
+        """Which words have more than 0, 8, 16, ... bytes, and the next 8 of each as a number; zeros follow its end."""
+        text = self.text.ljust(8, b"\0")
+        from_any: NDArray[np.uint64] = np.ndarray(len(text) - 7, "<u8", text, strides=(1,))
+        sizes, first = self.ends - self.starts, 0
+        longer = np.flatnonzero(sizes)
+        while longer.size:
+            begins = self.starts[longer] + first
+            at = np.minimum(begins, len(text) - 8)
+            numbers = from_any[at]
+            late = np.flatnonzero(begins > at)  # near the end of the text
+            numbers[late] >>= (8 * (begins[late] - at[late])).astype(np.uint64)
+            numbers &= _BYTES[np.minimum(sizes[longer] - first, 8)]
+            yield longer, numbers
+            first += 8
+            longer = longer[sizes[longer] > first]
+
+
+@dataclass(frozen=True)
+class Fields(Words):
+    """Fields of a block of text, without comments.
+
+    ``lines`` (int64 ``[T]``, non-decreasing) is the line number of each field within the block, from 0.
+    """
+
+    lines: Int64Array
+    n_lines: int
 
     def first_line_without_two(self) -> int | None:
         """Return the first line with one field or more than two; None if there is none."""
@@ -88,24 +155,29 @@ def split_fields(text: bytes) -> Fields:
     if ink.size and ink[0]:
         edges = np.concatenate([[0], edges])
     starts, ends = edges[0::2], edges[1::2]
-    before = np.cumsum(buffer == _NEWLINE, dtype=np.int32)
-    fields = Fields(text, starts, ends, before[starts].astype(np.int64), int(before[-1]) if before.size else 0)
+    newline = buffer == _NEWLINE
+    last, n_lines = newline[ends], int(np.count_nonzero(newline))
+    if np.count_nonzero(last) == n_lines:  # each line ends right behind a field
+        lines = np.cumsum(last) - last
+    else:
+        lines = np.cumsum(newline, dtype=np.int32)[starts].astype(np.int64)
+    fields = Fields(text, starts, ends, lines, n_lines)
     return _without_comments(fields, buffer[starts]) if b"#" in text or b"%" in text else fields
 
 
-def split_columns(text: bytes, mark: bytes | None, width: int) -> list[Fields] | None:
+def split_columns(text: bytes, mark: bytes | None, width: int) -> list[Words] | None:
     """The columns of lines, the last of which ends, with ``width`` fields between ``mark``s, without it between blanks.
 
-    None where a line has other fields, of text with quotes, and of text with blanks and ``#`` or ``%``.
+    Between marks, one blank before a field and quotes around it are no part of it.  None where a line has other fields,
+    of text with other quotes, with line ends within fields, or with fields that Python's csv module refuses; and of
+    text without marks and with quotes, ``#`` or ``%``.
     """
-    if b'"' in text:
-        return None
     if mark is None:
-        if b"#" in text or b"%" in text:
+        if any(sign in text for sign in (b'"', b"#", b"%")):
             return None
         fields = split_fields(text)
-        starts, ends, n_lines = fields.starts, fields.ends, fields.n_lines
-        if not np.array_equal(fields.lines, np.repeat(np.arange(n_lines), width)):
+        starts, ends = fields.starts, fields.ends
+        if not np.array_equal(fields.lines, np.repeat(np.arange(fields.n_lines), width)):
             return None
     else:
         buffer = np.frombuffer(text, dtype=np.uint8)
@@ -114,9 +186,17 @@ def split_columns(text: bytes, mark: bytes | None, width: int) -> list[Fields] |
         if ends.size != width * n_lines or not breaks[ends[width - 1 :: width]].all():
             return None
         starts = np.concatenate([[0], ends[:-1] + 1])
-        ends[width - 1 :: width] -= buffer[ends[width - 1 :: width] - 1] == _RETURN
-    lines = np.arange(n_lines)
-    return [Fields(text, starts[at::width], ends[at::width], lines, n_lines) for at in range(width)]
+        returns = buffer[ends[width - 1 :: width] - 1] == _RETURN
+        ends[width - 1 :: width] -= returns
+        if text.count(b"\r") != np.count_nonzero(returns) or (ends - starts).max(initial=0) > csv.field_size_limit():
+            return None
+        starts += (buffer[starts] == _BLANK) & (starts < ends)
+        if b'"' in text:
+            quoted = (buffer[starts] == _QUOTE) & (buffer[ends - 1] == _QUOTE) & (ends - starts > 1)
+            if text.count(b'"') != 2 * np.count_nonzero(quoted):
+                return None
+            starts, ends = starts + quoted, ends - quoted
+    return [Words(text, starts[at::width], ends[at::width]) for at in range(width)]
 
 
 def _without_comments(fields: Fields, initials: NDArray[np.uint8]) -> Fields:
@@ -133,7 +213,7 @@ def _without_comments(fields: Fields, initials: NDArray[np.uint8]) -> Fields:
     return Fields(fields.text, fields.starts[keep], fields.ends[keep], lines[keep], fields.n_lines)
 
 
-def parse_integers(fields: Fields) -> Int64Array | None:
+def parse_integers(fields: Words) -> Int64Array | None:
     """Return the fields as int64 ``[T]``, or None if any is not an int64 in its shortest form.
 
     ``007``, ``+7`` and ``-0`` are not integers here, so that they are preserved as strings.
@@ -165,7 +245,7 @@ def parse_integers(fields: Fields) -> Int64Array | None:
     return np.where(negative, -signed, signed) if negative.any() else signed
 
 
-def parse_decimals(fields: Fields) -> NDArray[np.float64] | None:
+def parse_decimals(fields: Words) -> NDArray[np.float64] | None:
     """Return the fields as float64 ``[T]``, or None if any is not an optional sign and digits with at most one point.
 
     None also if digits are too many to be told exactly here.
