@@ -41,9 +41,33 @@ def test_the_planted_number_is_found(chain, processor):
     ratios = np.array([b.k / a.k for a, b in pairwise(tried)])
     assert ratios.max() <= 2.1, "a grid of factors of two"
     at = [one.k for one in tried].index(k)
-    assert ratios[max(0, at - 1) : at + 1].max() < 1.6, "finer beside the best"
+    assert ratios[max(0, at - 1) : at + 1].max() < 1.3, "finer beside the best"
     fewest = tried[0]
     assert best.log_likelihood - fewest.log_likelihood > fewest.standard_error > 0, "the grid has gone below"
+
+
+def test_empty_communities_are_not_chosen(chain, processor):
+    """Vertices of two groups have more links: with each empty community that rows share in, held-out pairs gain."""
+    rng = np.random.default_rng(0)
+    n = 200
+    own = np.zeros((n, 4), bool)
+    for drawn in rng.integers(0, 4, (2, n)):
+        own[np.arange(n), drawn] = True
+    a, b = np.triu_indices(n, 1)
+    linked = rng.random(a.size) < 1 - 0.995 * 0.4 ** (own[a] & own[b]).sum(axis=1)
+    parts = split(
+        build_graph(a[linked], b[linked], np.arange(n), name="overlap", directed=False), validation=0.1, seed=2
+    )
+    k, tried = choose_k(
+        parts,
+        lambda k: chain(processor, parts, n_communities=k, mini_batch="block", noise=None),
+        seed=1,
+        say=lambda text: None,
+        asked=lambda: False,
+    )
+    best = max(tried, key=lambda one: one.log_likelihood)
+    assert 3 < k < best.k, "one community is empty, and no more than one"
+    assert best.k == tried[-1].k < 12, "the grid ends there"
 
 
 def test_it_can_be_stopped(chain, processor):

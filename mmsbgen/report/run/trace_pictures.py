@@ -204,6 +204,9 @@ def choice_of_k(record: Record) -> Picture | None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.4g}"))
     axes.grid(axis="y")
     axes.legend(loc="lower right")
-    caption = "The K of the highest held-out log-likelihood was taken. Bars: standard error of the difference to it."
+    caption = (
+        "The K of the highest held-out log-likelihood was taken, or a smaller one if larger K only add empty "
+        "communities. Bars: standard error of the difference to the highest."
+    )
     alt = f"Of {len(tried)} numbers of communities tried, K = {chosen} was taken; the best one was K = {k[best]:g}."
     return Picture("choice-of-k", "Choice of the number of communities", caption, alt, figure)

@@ -16,10 +16,11 @@ from mmsbgen.graph import Split
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
+from mmsbgen.sampler.diagnostics.state_rows import best_communities
 from mmsbgen.sampler.options.phases import REFINE_SWEEPS
 from mmsbgen.sampler.run.refine import refine
 from mmsbgen.sampler.starts.leiden import leiden
-from mmsbgen.sampler.starts.start_methods import communities, training_graph
+from mmsbgen.sampler.starts.start_methods import communities, is_large, training_graph
 
 Floats = npt.NDArray[np.float64]
 #: Sweeps whose link probabilities are averaged: those of single states are overconfident, which favours a small K.
@@ -43,6 +44,8 @@ class _Fit(NamedTuple):
     """Log-likelihood ``[H]`` of every held-out pair."""
     value: float
     """Their mean, classes weighted by their share in the graph."""
+    filled: int
+    """Number of communities that are not empty: they explain a training link best."""
 
 
 def choose_k(
@@ -55,8 +58,11 @@ def choose_k(
     """Choose K for a split graph; returns it and the trials in the order of K.
 
     The grid begins at the number of Leiden's communities and doubles until the log-likelihood is more than a standard
-    error below the best one; if the first is the best, the grid goes down in the same way.  Then the geometric means of
-    the best K and its neighbours are tried, and the best of all is taken.
+    error below the best one, or half of the communities are empty; if the first is the best, the grid goes down in the
+    same way.  Then the geometric means of the best K and its neighbours are tried: once if pi is large, else twice.
+
+    The best of all is taken, or the smallest K that has empty communities and fills no fewer: each further empty
+    community takes a share of the rows, by which the log-likelihood gains a little.
 
     Args:
         split: the graph with its held-out pairs.
@@ -76,6 +82,10 @@ def choose_k(
 
     def best() -> int:
         return max(fits, key=lambda k: fits[k].value)
+
+    def enough() -> int:
+        """The best K, or the smallest that has empty communities and fills no fewer."""
+        return min(k for k in fits if k == best() or fits[best()].filled <= fits[k].filled < k)
 
     def error(k: int) -> float:
         return held_out.weighted_error(fits[best()].logs - fits[k].logs, labels, split.graph.density)
@@ -99,22 +109,28 @@ def choose_k(
         say(f"K={k}: log-likelihood {fit.value:.5g} a held-out pair, AUC {auc}")
         return fits[best()].value - fit.value <= error(k)
 
+    def saturated(k: int) -> bool:
+        """Whether at least half of the communities are empty, so that a larger K only adds more of them."""
+        return k in fits and 2 * fits[k].filled <= k
+
     most = max(2, split.graph.n_vertices // 2)
     first = max(2, int(np.count_nonzero(np.bincount(leiden(training_graph(split), 1.0, seed)) > 1)))
     if not len(split.validation.pairs):
         return first, []
     for k, ratio in ((first, 2.0), (round(first / 2), 0.5)):
-        while pays(k):
+        while pays(k) and (ratio < 1 or not saturated(k)):
             k = round(k * ratio)
         if fits and best() > first:
             break
     if not fits:
         raise InputError(f"no number of communities could be tried for {split.graph.n_vertices} vertices; give -k")
-    middle = best()
-    below, above = max((k for k in fits if k < middle), default=1), min((k for k in fits if k > middle), default=most)
-    for other in (below, above):
-        pays(round(math.sqrt(middle * other)))
-    return best(), [KTrial(k, fits[k].value, fits[k].auc, error(k)) for k in sorted(fits)]
+    for _ in range(1 if is_large(split, best()) else 2):
+        middle = enough()
+        below = max((k for k in fits if k < middle), default=1)
+        above = min((k for k in fits if k > middle), default=middle if saturated(middle) else most)
+        for other in (below, above):
+            pays(round(math.sqrt(middle * other)))
+    return enough(), [KTrial(k, fits[k].value, fits[k].auc, error(k)) for k in sorted(fits)]
 
 
 def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[], bool]) -> _Fit:
@@ -135,4 +151,6 @@ def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[],
             refine(sampler)
     assert metrics is not None
     means = sampler.device.download(sampler.held_values["sums"]) / metrics.samples
-    return _Fit(metrics.auc, held_out.log_likelihoods(means, labels), metrics.log_likelihood)
+    best, _ = best_communities(sampler, sampler.split.training_links)
+    filled = len(np.unique(best))
+    return _Fit(metrics.auc, held_out.log_likelihoods(means, labels), metrics.log_likelihood, filled)
