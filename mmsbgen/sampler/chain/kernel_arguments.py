@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmsbgen.families.mmsb.numbers.sparse_rows import THRESHOLD
+from mmsbgen.families.mmsb.sparse.sparse_sizes import least_of
 from mmsbgen.sampler.chain.plan import Plan
 from mmsbgen.sampler.minibatch.batch_sources import Batch
 from mmsbgen.sampler.minibatch.block_partners import theta_scales
@@ -29,6 +30,7 @@ class RunScalars(NamedTuple):
     non_link_scale: Real
     link_scale: Real
     floor_pi: Real
+    least_pi: Real
     non_link_weight: Real
     inverse_n: Real
     first_vertex: np.uint32 = np.uint32(0)
@@ -50,6 +52,7 @@ class RunScalars(NamedTuple):
             np.uint64(options.seed),
             **theta_scales(per_sweep, plan.sources.nonlink_factor(), plan.shape.real),
             floor_pi=real(plan.shape.floor),
+            least_pi=real(least_of(plan.problem) if options.sparse else 0.0),
             non_link_weight=real(plan.sources.nonlink_factor()),
             inverse_n=real(1.0 / plan.shape.n_vertices),
         )

@@ -18,13 +18,17 @@ from mmsbgen.kernels.family import Array
 
 @dataclass(frozen=True)
 class SparseStep:
-    """Scalars of a sweep: eps/2, concentration of phi, delta, the floor, and the weight of non-links."""
+    """Scalars of a sweep: eps/2, concentration of phi, delta, the floor, and the weight of non-links.
+
+    Neighbours' entries below ``least`` count as the floor.
+    """
 
     half_step: float
     alpha: float
     delta: float
     floor: float
     non_link_weight: float = 1.0
+    least: float = 0.0
 
     @property
     def decay(self) -> float:
@@ -91,7 +95,8 @@ def gradient(
         every: whether all communities are candidates.
     """
     pi, mine = own
-    others, theirs = rows
+    theirs = rows[1] & (rows[0] >= step.least)
+    others = np.where(theirs, rows[0], step.floor)
     w = beta - step.delta
     # Products of two floors are left out.
     seen = theirs | mine

@@ -21,9 +21,23 @@ MOST_TABLES, _TABLE_BYTES = 512, 1 << 28
 FLOOR_SHARE = 1e-2
 
 
+#: Least pi that is read of neighbours' rows in large graphs, and the ends of links up to which all is read.
+LEAST, _READ_ALL = 0.004, 2 * 10**7
+
+
 def floor_of(k: int, dtype: npt.DTypeLike) -> float:
     """pi of the communities without an entry in a sparse row, as numbers of ``dtype`` have it."""
     return float(np.asarray(FLOOR_SHARE / k, dtype))
+
+
+def least_of(problem: Problem) -> float:
+    """Least pi that a sweep without noise reads of neighbours' rows; less counts as the floor.
+
+    Graphs of up to some ten million links have 0: what is small takes half of a sweep's time, and helps a little
+    (docs/statistics.md, Sparse rows).  Of larger ones, every row's largest entry is read.
+    """
+    ends = problem.integer("N") * degree_of(problem)
+    return min(LEAST, 0.25 / entries_of(problem)) if ends > _READ_ALL else 0.0
 
 
 def entries_of(problem: Problem) -> int:

@@ -9,7 +9,7 @@ from mmsbgen.families.mmsb.axes import common_axes as axes
 from mmsbgen.families.mmsb.axes import small_spaces as usual
 from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_BOUND, PARTS
 from mmsbgen.families.mmsb.sparse import sparse_workloads
-from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import FIXED_POINT, degree_of, entries_of, least_of, table_groups
 from mmsbgen.kernels.family import Argument, Launch, named
 from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
@@ -193,16 +193,19 @@ _ON_GPU = {
     )
     for least in (256, 512, 1024, 2048)
 }
-#: Entries of the neighbours' rows, up to which the candidates of most vertices have room in 512 slots.
-_FEW = 384
+#: Entries of the neighbours' rows, up to which the candidates of most vertices have room in 512 slots; and in 1024 if
+#: small entries are not read.
+_FEW, _SOME = 384, 1536
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
     """On GPUs, tables have room for all communities, or for the candidates of most vertices; overflow is slow."""
     if traits.kind == "cpu":
         return _ON_CPU(problem, traits)
-    k, few = problem.integer("K"), entries_of(problem) * degree_of(problem) <= _FEW
-    return _ON_GPU[256 if k <= 256 else 512 if k <= 512 or few else 1024 if k <= 1024 else 2048](problem, traits)
+    k, near = problem.integer("K"), entries_of(problem) * degree_of(problem)
+    some = least_of(problem) > 0.0 and near <= _SOME
+    slots = 256 if k <= 256 else 512 if k <= 512 or near <= _FEW else 1024 if k <= 1024 or some else 2048
+    return _ON_GPU[slots](problem, traits)
 
 
 PARAMETERS = "K N entries dtype"
@@ -211,7 +214,7 @@ SPARSE_ROWS = usual.kernel(
     "sparse",
     sparse_workloads.sparse_rows,
     "a sweep over sparse rows without noise: gradient, step and cut of every vertex, and sums for theta",
-    SWEEP,
+    (*SWEEP, Argument("least_pi", "real", "scalar", "pi of neighbours below which it counts as floor_pi")),
     f"{PARAMETERS} degree",
     lambda p: p.integer("N") * (3 + degree_of(p)) * row_bytes(p),
     space=ROWS_SPACE,

@@ -16,7 +16,16 @@ from mmsbgen.families.mmsb.reference import sparse_draws as noisy
 from mmsbgen.families.mmsb.reference import sparse_equations as sparse
 from mmsbgen.families.mmsb.reference.workloads import DISTINCT_ROWS, roundoff, strengths
 from mmsbgen.families.mmsb.sparse import sparse_draw_checks
-from mmsbgen.families.mmsb.sparse.sparse_sizes import DEGREE, FIXED_POINT, degree_of, entries_of, floor_of, table_groups
+from mmsbgen.families.mmsb.sparse.sparse_sizes import (
+    DEGREE,
+    FIXED_POINT,
+    LEAST,
+    degree_of,
+    entries_of,
+    floor_of,
+    least_of,
+    table_groups,
+)
 from mmsbgen.families.mmsb.stages import stage_workloads
 from mmsbgen.kernels.family import Array, Dataset, Expected, Judge, KernelSpec, Units, Workload
 from mmsbgen.kernels.kit.reals import real_type
@@ -96,14 +105,15 @@ def graph_of(n: int, home: Array, rng: np.random.Generator, degree: int = DEGREE
     return {"neighbour_offsets": offsets, "neighbours": ends if ends.size else np.zeros(1, np.uint32)}
 
 
-def _step(problem: Problem) -> sparse.SparseStep:
-    dtype, k = real_type(problem), problem.integer("K")
+def _step(problem: Problem, draws: bool) -> sparse.SparseStep:
+    dtype, k, n = real_type(problem), problem.integer("K"), problem.integer("N")
     return sparse.SparseStep(
         half_step=float(dtype(0.05)),
         alpha=float(dtype(1.0 / k)),
         delta=float(dtype(DELTA)),
         floor=floor_of(k, dtype),
         non_link_weight=float(dtype(0.9)),
+        least=float(dtype(0.0 if draws else LEAST if n <= DISTINCT_ROWS else least_of(problem))),
     )
 
 
@@ -141,7 +151,7 @@ def sparse_rows(
     """All vertices, in descending order of degree; ``state`` replaces what is generated."""
     rng = np.random.default_rng(seed)
     n, k, dtype, u = problem.integer("N"), problem.integer("K"), real_type(problem), roundoff(problem)
-    step, length, groups = _step(problem), row_length(k), table_groups(k, np.dtype(dtype).itemsize)
+    step, length, groups = _step(problem, noise is not None), row_length(k), table_groups(k, np.dtype(dtype).itemsize)
     given: dict[str, Any]
     if state is None:
         given, home = rows_of(problem, rng)
@@ -170,7 +180,9 @@ def sparse_rows(
         "non_link_weight": dtype(step.non_link_weight),
         "inverse_n": dtype(1.0 / n),
     }
-    if noise is not None:
+    if noise is None:
+        given["least_pi"] = dtype(step.least)
+    else:
         given |= {"threshold": dtype(noise.threshold), "seed": np.uint64(noise.seed)}
         given["iteration"] = np.uint32(noise.iteration)
 
