@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from mmsbgen.families.mmsb import MMSB
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, expanded, filled, kept, totals
 from mmsbgen.families.mmsb.reference import block_equations, equations, sparse_draws, sparse_equations
 from mmsbgen.families.mmsb.reference.sparse_equations import SparseStep
+from mmsbgen.families.mmsb.sparse.sparse_sizes import least_of
 
 K, DEGREE = 7, 4
 STEP = SparseStep(half_step=0.05, alpha=0.1, delta=1e-4, floor=0.0)
@@ -69,6 +72,23 @@ def test_only_communities_of_the_row_and_of_neighbours_are_candidates() -> None:
     values, total = sparse_equations.finished(kept, K, STEP)
     assert values.sum() == pytest.approx(1.0)
     assert total == pytest.approx(kept.sum() + (K - 1) * STEP.dust)
+
+
+def test_less_than_the_least_of_a_neighbour_counts_as_the_floor() -> None:
+    step = replace(STEP, floor=1e-3, least=4e-3)
+    own, near = np.full(K, step.floor), np.full((1, K), step.floor)
+    own[2], near[0, :4] = 0.9, [np.nextafter(step.least, 0.0), step.least, 3e-3, 0.8]
+    given = np.full(K, 0.5), np.full(K, 3.0)
+    found = sparse_equations.update((own, own > 0.1), 1.0, (near, near > step.floor), *given, step)
+    near[near < step.least] = step.floor
+    right = sparse_equations.update((own, own > 0.1), 1.0, (near, near > step.floor), *given, replace(step, least=0.0))
+    assert found.candidates.tolist() == right.candidates.tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(found.phi, right.phi)
+
+
+def test_large_graphs_leave_out_small_entries_of_neighbours() -> None:
+    at, above = (MMSB.problem(N=n, degree=20) for n in (10**6, 10**6 + 1))
+    assert (least_of(at), least_of(above)) == (0.0, 4e-3)
 
 
 @given(st.data())

@@ -126,6 +126,7 @@ def test_sparse_rows_are_measured_on_the_state_of_a_chain(processor: Device, tmp
     workload = MMSB.dataset(file).workload("sparse_rows", problem, 1)
     assert workload.arguments.keys() == spec.workload(problem, 1).arguments.keys()
     assert np.array_equal(workload.arguments["neighbours"], parts.training_adjacency.neighbours)
+    assert workload.arguments["least_pi"] == 0.0, "as in a run on it"
     shares = workload.arguments["values"].sum(axis=1)
     assert shares.min() > 0.5
     config = spec.default(problem, traits_of(processor.info))

@@ -83,8 +83,14 @@ def test_communities_that_shrink_in_parts_are_the_same(processor: Device, plante
         assert not np.isin(found[0][1][vertices, 0], gone).any()
 
 
-def test_rows_keep_descending_entries_that_add_up(processor: Device, planted: Split, chain) -> None:
+@pytest.mark.parametrize("least", [0.0, 4e-3], ids=["", "large graphs"])
+def test_rows_keep_descending_entries_that_add_up(
+    processor: Device, planted: Split, chain, monkeypatch, least: float
+) -> None:
+    if least:
+        monkeypatch.setattr("mmsbgen.families.mmsb.sparse.sparse_sizes._READ_ALL", 0)
     sampler = chain(processor, planted, n_communities=40, entries=8, **SPARSE)
+    assert sampler.values["least_pi"] == np.float32(least)
     run(sampler, CLIQUES, 5)
     communities, values = entries(sampler)
     there = communities != NONE

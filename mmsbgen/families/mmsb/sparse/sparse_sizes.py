@@ -19,8 +19,6 @@ MOST_TABLES, _TABLE_BYTES = 512, 1 << 28
 
 #: Mass of a row outside its entries, if it has few: every other community has this over K.
 FLOOR_SHARE = 1e-2
-
-
 #: Least pi that is read of neighbours' rows in large graphs, and the ends of links up to which all is read.
 LEAST, _READ_ALL = 0.004, 2 * 10**7
 
@@ -34,10 +32,9 @@ def least_of(problem: Problem) -> float:
     """Least pi that a sweep without noise reads of neighbours' rows; less counts as the floor.
 
     Graphs of up to some ten million links have 0: what is small takes half of a sweep's time, and helps a little
-    (docs/statistics.md, Sparse rows).  Of larger ones, every row's largest entry is read.
+    (docs/statistics.md, Sparse rows).  Of larger ones every row's largest entry is read, as R is at most 64.
     """
-    ends = problem.integer("N") * degree_of(problem)
-    return min(LEAST, 0.25 / entries_of(problem)) if ends > _READ_ALL else 0.0
+    return LEAST if problem.integer("N") * degree_of(problem) > _READ_ALL else 0.0
 
 
 def entries_of(problem: Problem) -> int:
