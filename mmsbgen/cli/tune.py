@@ -135,8 +135,9 @@ def tune(
     try:
         of_data = {} if data is None else dict(found.dataset(data).values)
     except InputError as error:
-        mend = ". With --data it is read without options: mend the file" if "--columns" in str(error) else ""
-        raise InputError(f"{error}{mend}") from None
+        if "--columns" not in str(error):
+            raise
+        raise InputError(f"{error}. With --data it is read without options: mend the file") from None
     problem = found.problem(**({} if of_graph is None else of_graph.problem(device)) | of_data | sizes)
     axes = axis_values(given["fixed"], specs or [found.kernels[name] for name in found.worth_tuning(problem)])
     if given["explain_space"]:

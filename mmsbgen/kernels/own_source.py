@@ -114,7 +114,8 @@ def own_kernel(
     def unfit(config: Config, problem: Problem, traits: Traits) -> str | None:
         planned, most = launch(_both(config, problem)), traits.max_block_size
         if any(each < 1 for numbers in planned.shape for each in numbers):
-            return "{} blocks of {} work-items: each is 1 or more".format(*planned.shape)
+            blocks, items = (" x ".join(map(str, numbers)) for numbers in planned.shape)
+            return f"{blocks} blocks of {items} work-items: each is 1 or more"
         return f"{planned.block} work-items, the device has up to {most}" if planned.block > most else None
 
     def condition(holds: Callable[[Values], bool]) -> Callable[[Config, Problem, Traits], str | None]:

@@ -163,7 +163,7 @@ def test_a_launch_without_blocks_is_refused(folder: Path) -> None:
     result = found.kernel("vector_add").space.refusal(
         {"block_size_x": 512}, found.problem(n=300), Traits("opencl", "cpu")
     )
-    assert result == "block: (0,) blocks of (512,) work-items: each is 1 or more"
+    assert result == "block: 0 blocks of 512 work-items: each is 1 or more"
 
 
 def test_a_refusal_at_the_sizes_of_the_check_says_so(folder: Path) -> None:

@@ -54,7 +54,7 @@ def test_what_is_no_model_is_refused(model: Path, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     for arguments, message in (
         ((tmp_path / "x.csv",), "is no factorisation of mmsbgen"),
-        ((tmp_path / "run.json",), f"is one of the files of a run: name their folder, {tmp_path}"),
+        ((tmp_path / "run.json", "--graph", model), f"is one of the files of a run: name their folder, {tmp_path}"),
         ((model, "--graph", tmp_path / "x.csv"), "--graph is for the folder of a detection: leave it out"),
     ):
         done = called(*arguments)

@@ -174,7 +174,10 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
         told["left_out"] = int(known.size - known.sum())
         tested = u[holdout.users[known]] * found.item_ids.size + v[holdout.items[known]]
         fitted = found.users.astype(np.int64) * found.item_ids.size + found.items
-        told["fitted_too"] = int(np.isin(tested, fitted).sum())
+        # Most of the fitted are sorted out by a table: all of 20 million take isin 40 s.
+        maybe = np.zeros(1 << 24, bool)
+        maybe[tested % maybe.size] = True
+        told["fitted_too"] = int(np.isin(tested, fitted[maybe[fitted % maybe.size]]).sum())
     if as_json:
         click.echo(json.dumps(told | {"history": estimator.history_}))
     elif not is_quiet(click.get_current_context()):

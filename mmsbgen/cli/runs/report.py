@@ -49,9 +49,9 @@ def report(ctx: click.Context, run: Path, out: Path | None, graph: Path | None, 
         from mmsbgen.export.run_folder import refuse_file_of_run
         from mmsbgen.report.factorisation_page import factorisation_page
 
+        refuse_file_of_run(run)
         if graph is not None:
             raise InputError("--graph is for the folder of a detection: leave it out")
-        refuse_file_of_run(run)
         written(ctx, lambda: factorisation_page(run), out or run.with_name(f"{run.stem}-report"), as_json)
         return
     from mmsbgen.report.run.run_page import run_page
