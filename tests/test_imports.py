@@ -86,6 +86,8 @@ def test_a_run_without_a_tuning_database_does_not_wait_for_sqlalchemy(monkeypatc
     assert "sqlalchemy" not in loaded_by(f"from mmsbgen.cli import main; main({[*command, '-o', str(tmp_path / 'a')]})")
     tuned = [*command, "--database", f"{tmp_path}/tuned.sqlite3", "-o", str(tmp_path / "b")]
     assert "sqlalchemy" in loaded_by(f"from mmsbgen.cli import main; main({tuned})")
+    # Nor does a worker's child before it has a job.
+    assert "sqlalchemy" not in loaded_by("import mmsbgen.jobs.worker.job_process")
     assert (tmp_path / "a" / "communities.txt").read_text() == (tmp_path / "b" / "communities.txt").read_text()
 
 

@@ -278,7 +278,9 @@ def test_a_database_that_the_server_does_not_have(postgres_server: str) -> None:
         open_store(f"{postgres_server}/nowhere")
 
 
-def test_a_lock_is_waited_for(tmp_path: Path, make: Any) -> None:
+@pytest.mark.parametrize("busy_s", [connect.BUSY_TIMEOUT_S, 0.01], ids=["by SQLite", "in turns"])
+def test_a_lock_is_waited_for(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch, busy_s: float) -> None:
+    monkeypatch.setattr(connect, "BUSY_TIMEOUT_S", busy_s)
     path = tmp_path / "t.sqlite3"
     with open_store(path) as store:
         rival = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
