@@ -17,8 +17,9 @@ from mmsbgen.graph import Split, as_graph, split
 from mmsbgen.kernels.runtime import Runtime
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import evaluation
+from mmsbgen.sampler.minibatch.partners import SWEEP, SWEEP_DRAWN
 from mmsbgen.sampler.options.options import Options
-from mmsbgen.sampler.ranks import ranges
+from mmsbgen.sampler.ranks import ranges, sharing
 from mmsbgen.sampler.ranks.following import follow
 from mmsbgen.sampler.ranks.sharing import Team
 from mmsbgen.sampler.run.run import run
@@ -49,6 +50,12 @@ def test_pieces_divide_each_range() -> None:
     assert pieces[:, 0].tolist() == [0, 30]
     assert pieces[:, -1].tolist() == [30, 100]
     assert np.ptp(np.diff(pieces, axis=1), axis=1).max() <= 1
+
+
+def test_ranks_get_every_scalar_of_a_sweep() -> None:
+    sent = {*sharing.SCALARS, *sharing.STEP, "n_vertices"}  # the last is of a piece
+    for name in (SWEEP, SWEEP_DRAWN):
+        assert {each.name for each in MMSB.kernel(name).arguments if each.role == "scalar"} <= sent
 
 
 class Alone:

@@ -39,7 +39,7 @@ EACH_SWEEP = ("totals", "beta")
 IN_PLACE = ("row_sums", "totals", "theta", "beta")
 NEW_ROWS = ("new_communities", "new_values", "row_sums")
 #: Scalars of the sweep's kernel that do not change in a run, and those that do.
-SCALARS = ("alpha", "delta", "floor_pi", "non_link_weight", "inverse_n", "seed")
+SCALARS = ("alpha", "delta", "floor_pi", "least_pi", "non_link_weight", "inverse_n", "seed")
 STEP = ("half_step", "decay", "spread", "threshold", "iteration")
 #: How much longer than the mean the slowest rank may take before ranges are cut anew, and before it is called slow.
 _UNEVEN, _SLOW = 1.05, 1.25
