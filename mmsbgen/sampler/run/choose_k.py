@@ -45,7 +45,7 @@ class _Fit(NamedTuple):
     value: float
     """Their mean, classes weighted by their share in the graph."""
     filled: int
-    """Number of communities that are not empty: they explain a training link best."""
+    """Number of communities that are not empty: they explain a training link best; K if chains do not refine."""
 
 
 def choose_k(
@@ -151,6 +151,7 @@ def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[],
             refine(sampler)
     assert metrics is not None
     means = sampler.device.download(sampler.held_values["sums"]) / metrics.samples
-    best, _ = best_communities(sampler, sampler.split.training_links)
-    filled = len(np.unique(best))
+    filled = sampler.shape.k
+    if sampler.options.refine:
+        filled = len(np.unique(best_communities(sampler, sampler.split.training_links)[0]))
     return _Fit(metrics.auc, held_out.log_likelihoods(means, labels), metrics.log_likelihood, filled)
