@@ -70,15 +70,17 @@ def test_empty_communities_are_not_chosen(chain, processor):
     assert best.k == tried[-1].k < 12, "the grid ends there"
 
 
-def test_it_can_be_stopped(chain, processor):
+@pytest.mark.parametrize(("refine", "stops_at"), [(True, ""), (False, "Trying K=12")])
+def test_it_can_be_stopped(chain, processor, refine, stops_at):
     parts = split(planted(6, 12, 0.7), validation=0.1, seed=2)
+    said = [""]
     with pytest.raises(KeyboardInterrupt):
         choose_k(
             parts,
-            lambda k: chain(processor, parts, n_communities=k, mini_batch="block", noise=None),
+            lambda k: chain(processor, parts, n_communities=k, mini_batch="block", noise=None, refine=refine),
             seed=1,
-            say=lambda text: None,
-            asked=lambda: True,
+            say=said.append,
+            asked=lambda: said[-1].startswith(stops_at),
         )
 
 

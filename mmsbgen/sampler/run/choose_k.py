@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mmsbgen.base.errors import DeviceMemoryError, InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.graph import Split
+from mmsbgen.graph.graph import AT_A_TIME
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
@@ -45,7 +46,7 @@ class _Fit(NamedTuple):
     value: float
     """Their mean, classes weighted by their share in the graph."""
     filled: int
-    """Number of communities that are not empty: they explain a training link best."""
+    """Number of communities that are not empty: they explain a training link best; K if chains do not refine."""
 
 
 def choose_k(
@@ -151,6 +152,8 @@ def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[],
             refine(sampler)
     assert metrics is not None
     means = sampler.device.download(sampler.held_values["sums"]) / metrics.samples
-    best, _ = best_communities(sampler, sampler.split.training_links)
-    filled = len(np.unique(best))
-    return _Fit(metrics.auc, held_out.log_likelihoods(means, labels), metrics.log_likelihood, filled)
+    filled = np.full(sampler.shape.k, not sampler.options.refine)
+    for begin in range(0, sampler.split.graph.n_links if sampler.options.refine else 0, AT_A_TIME):
+        filled[best_communities(sampler, sampler.split.training_part(begin))[0]] = True
+    logs = held_out.log_likelihoods(means, labels)
+    return _Fit(metrics.auc, logs, metrics.log_likelihood, int(filled.sum()))
