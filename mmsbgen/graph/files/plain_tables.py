@@ -46,17 +46,26 @@ def plain_columns(
     ``mark`` separates the fields; None stands for blanks.  None is returned where a line or a field is not plain: other
     readers take most quotes and blanks beside fields, and integers that are not in their shortest form.
     """
-    parsers = (parse_integers, parse_integers, parse_decimals)[: len(at)]
+    parsers = tuple(zip(at, (parse_integers, parse_integers, parse_decimals), strict=False))
+    if (found := _parsed_columns(text, begin, mark, width, parsers)) is None:
+        return None
+    first, second, *values = found
+    return first, second, values[0] if values else None
+
+
+def _parsed_columns(
+    text: bytes, begin: int, mark: str | None, width: int, parsers: Sequence[tuple[int, Callable[[Words], Any]]]
+) -> tuple[NDArray[Any], ...] | None:
+    """What the ``parsers`` find in their columns, in their order; None where one finds other words."""
 
     def parsed(ends: tuple[int, int]) -> tuple[Any, ...]:
         columns = split_columns(text[slice(*ends)], mark.encode() if mark else None, width)
-        return tuple(_found(columns and parse(columns[place])) for place, parse in zip(at, parsers, strict=True))
+        return tuple(_found(columns and parse(columns[place])) for place, parse in parsers)
 
     try:
-        first, second, *values = joined(parsed, _blocks(text, begin))
+        return joined(parsed, _blocks(text, begin))
     except ValueError:
         return None
-    return first, second, values[0] if values else None
 
 
 def plain_words(
@@ -243,10 +252,10 @@ def _words(
     below = text.find(b"\n", begin) + 1 if header else begin
     values = None
     if len(at) > 2:
-        again = plain_words(text, below, delimiter, len(top), at)
-        if again is None:
+        numbers = _parsed_columns(text, below, delimiter, len(top), [(at[2], parse_decimals)])
+        if numbers is None:
             return None
-        values = again[2]
+        (values,) = numbers
     first, second = (words.part(slice(header, None)) for words in found[:2])
     if is_odd(first) or is_odd(second):
         return None

@@ -32,7 +32,7 @@ from mmsbgen.graph.reading_options import (
 
 _MARKS = {",": "commas", ";": "semicolons", "|": "bars", "\t": "tabs"}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
-NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
+_NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
 #: A line as Python writes a pair or a list.
 _IN_BRACKETS = re.compile(r"\s*[(\[].*[)\]],?\s*")
 #: Quoted ids separated by blanks; they may have commas.
@@ -141,7 +141,9 @@ def _ends(
     comment = next((word for word in (*first, *second) if " #" in word), None)
     if comment is not None:
         raise InputError(f"{comment!r} may end in a comment; put comments of a table on lines of their own")
-    mixed = next((word for word in (*first, *second) if " " in word and all(map(NUMBER.fullmatch, word.split()))), None)
+    mixed = next(
+        (word for word in (*first, *second) if " " in word and all(map(_NUMBER.fullmatch, word.split()))), None
+    )
     if mixed is not None:
         raise InputError(f"{mixed!r} in one column is several numbers; separate all columns by the same sign. {shown}")
     _need_ids(body, ends)
@@ -325,7 +327,7 @@ def _has_header(rows: list[Row]) -> bool | None:
     top, body = rows[0], rows[1:]
     if top == ["0", "1"] and body:
         return None  # the names that pandas gives to columns without names
-    if all(map(NUMBER.fullmatch, top)):
+    if all(map(_NUMBER.fullmatch, top)):
         return False
     if body and all(_INTEGER.fullmatch(word) for row in body for word in row):
         return None if any(map(_INTEGER.fullmatch, top)) else True
