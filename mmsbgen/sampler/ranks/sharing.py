@@ -21,6 +21,7 @@ from mmsbgen.backends.base import Buffer, Device, Event
 from mmsbgen.backends.ranks.exchanges import Exchange
 from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.errors import DeviceMemoryError, InputError
+from mmsbgen.families.mmsb import MMSB
 from mmsbgen.graph import Split
 from mmsbgen.graph.graph import by_degree
 from mmsbgen.kernels.family import Array
@@ -38,9 +39,14 @@ EACH_SWEEP = ("totals", "beta")
 #: Arrays that a sweep and the kernels after it change in place.
 IN_PLACE = ("row_sums", "totals", "theta", "beta")
 NEW_ROWS = ("new_communities", "new_values", "row_sums")
-#: Scalars of the sweep's kernel that do not change in a run, and those that do.
-SCALARS = ("alpha", "delta", "floor_pi", "least_pi", "non_link_weight", "inverse_n", "seed")
+#: Scalars of the sweeps' kernels that change in every sweep, and those that do not; ``n_vertices`` is of a piece.
 STEP = ("half_step", "decay", "spread", "threshold", "iteration")
+SCALARS = {
+    each.name
+    for kernel in (SWEEP, SWEEP_DRAWN)
+    for each in MMSB.kernel(kernel).arguments
+    if each.role == "scalar" and each.name not in (*STEP, "n_vertices")
+}
 #: How much longer than the mean the slowest rank may take before ranges are cut anew, and before it is called slow.
 _UNEVEN, _SLOW = 1.05, 1.25
 #: Seconds after which a device that an exchange still holds is given up.

@@ -152,8 +152,15 @@ def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[],
             refine(sampler)
     assert metrics is not None
     means = sampler.device.download(sampler.held_values["sums"]) / metrics.samples
-    filled = np.full(sampler.shape.k, not sampler.options.refine)
-    for begin in range(0, sampler.split.graph.n_links if sampler.options.refine else 0, AT_A_TIME):
-        filled[best_communities(sampler, sampler.split.training_part(begin))[0]] = True
     logs = held_out.log_likelihoods(means, labels)
-    return _Fit(metrics.auc, logs, metrics.log_likelihood, int(filled.sum()))
+    return _Fit(metrics.auc, logs, metrics.log_likelihood, _n_filled(sampler))
+
+
+def _n_filled(sampler: Sampler) -> int:
+    """Number of communities that explain a training link best; K if the chain does not refine."""
+    if not sampler.options.refine:
+        return sampler.shape.k
+    filled = np.zeros(sampler.shape.k, np.bool_)
+    for begin in range(0, sampler.split.graph.n_links, AT_A_TIME):
+        filled[best_communities(sampler, sampler.split.training_part(begin))[0]] = True
+    return int(filled.sum())

@@ -31,8 +31,9 @@ def floor_of(k: int, dtype: npt.DTypeLike) -> float:
 def least_of(problem: Problem) -> float:
     """Least pi that a sweep without noise reads of neighbours' rows; less counts as the floor.
 
-    Graphs of up to some ten million links have 0: what is small takes half of a sweep's time, and helps a little
-    (docs/statistics.md, Sparse rows).  Of larger ones every row's largest entry is read, as R is at most 64.
+    It is 0 for graphs of up to some ten million links: small entries improve the fit a little (docs/statistics.md,
+    Sparse rows), but take up to half of a sweep's time.  In larger graphs every row's largest entry is read, as R is
+    at most 64.
     """
     return LEAST if problem.integer("N") * degree_of(problem) > _READ_ALL else 0.0
 
