@@ -18,7 +18,7 @@ from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
 from mmsbgen.db.records.ranking import Candidate, candidate, ranked
 from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, TrialRecord
-from mmsbgen.db.selection.transfer import Carry, Group, Near, TransferChoice, ordered, unchanged
+from mmsbgen.db.selection.transfer import Carry, Group, Near, ordered, unchanged
 
 if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import Store
@@ -63,21 +63,6 @@ class _Option(NamedTuple):
     reason: str
 
 
-class _Plan(NamedTuple):
-    """The options for one key in order of preference, and the number of stale records."""
-
-    options: list[_Option]
-    stale: int
-
-
-class _Measure(NamedTuple):
-    """The distance between problems: parameters to ignore, weights other than 1, and values of what is left out."""
-
-    irrelevant: frozenset[str]
-    weights: tuple[tuple[str, float], ...]
-    implied: tuple[tuple[str, Any], ...]
-
-
 class Index:
     """Trials in memory, ready for look-ups.
 
@@ -91,9 +76,8 @@ class Index:
         self._shipped = shipped
         self._groups: dict[_Kernel, list[Group]] = {}
         self._kind = ""
+        self._options: dict[tuple[Any, ...], tuple[list[_Option], int]] = {}
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
-        self._plans: dict[tuple[str, _Measure], _Plan] = {}
-        self._orders: dict[tuple[str, _Measure, int], list[TransferChoice]] = {}
         self._programs: dict[tuple[Key, str], str] = {}
 
     @classmethod
@@ -142,21 +126,16 @@ class Index:
             program: Returns the present digest of a record's program; records with another digest are not used.
                 Called once for each key and configuration that would be selected.
         """
-        sides = (tuple(sorted((each or {}).items())) for each in (weights, implied))
-        measure = _Measure(frozenset(irrelevant), *sides)
-        if (plan := self._plans.get((key.key, measure))) is None:
-            plan = self._plans[key.key, measure] = _plan(key, self.groups(key), measure)
         refused = barred = 0
-        stale = plan.stale
-        for place, (tier, near, reason) in enumerate(plan.options):
-            # The cache key needs no ``carry``, which depends on the kernel, a part of the key.
-            asked = (key.key, measure, place)
-            if asked not in self._orders:
-                self._orders[asked] = ordered(near, key.problem.params, carry)
+        asked = key, frozenset(irrelevant), frozenset((weights or {}).items()), frozenset((implied or {}).items())
+        if asked not in self._options:
+            self._options[asked] = _options(key, self.groups(key), irrelevant, weights, implied)
+        options, stale = self._options[asked]
+        for tier, near, reason in options:
             changed = 0
             of_runs: set[str] = set()
             skipped: dict[str, Any] | None = None  # the records of a configuration follow each other
-            for config, found, there, carried in self._orders[asked]:
+            for config, found, there, carried in ordered(near, key.problem.params, carry):
                 if config == skipped:
                     continue
                 if self.quarantined(key, config | dict(modes or {}), program) is not None:
@@ -172,7 +151,7 @@ class Index:
                     return Selection(dict(config), tier, reason + notes, found.uid, found.median_s)
             stale += changed
         reason = "no record for this kernel on this device, its architecture or its vendor"
-        if plan.options:
+        if options:
             reason = "no usable record for this kernel"
         return Selection(dict(default), "default", reason + _notes(refused, barred, stale))
 
@@ -281,10 +260,16 @@ def shipped_groups(folder: Path = SHIPPED, kind: str = "") -> dict[tuple[str, st
     return dict(groups)
 
 
-def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
+def _options(
+    key: Key,
+    groups: Iterable[Group],
+    irrelevant: Collection[str],
+    weights: Mapping[str, float] | None,
+    implied: Mapping[str, Any] | None,
+) -> tuple[list[_Option], int]:
+    """The options for a key in order of preference, and the number of stale records."""
     wanted = parts(key)
-    soft_parts = {PROBLEM_PREFIX + name for name in measure.irrelevant}
-    weights = dict(measure.weights)
+    soft_parts = {PROBLEM_PREFIX + name for name in irrelevant}
     stale = 0
     ranked_groups: list[tuple[tuple[Any, ...], Any, Near, _Option]] = []
     for group in groups:
@@ -292,13 +277,8 @@ def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
         if there.kernel != key.kernel:
             stale += len(group.candidates) if there.device.backend == key.device.backend else 0
             continue
-        distance = problem_distance(
-            key.problem.params,
-            there.problem.params,
-            irrelevant=measure.irrelevant,
-            weights=weights,
-            implied=dict(measure.implied),
-        )
+        sizes = key.problem.params, there.problem.params
+        distance = problem_distance(*sizes, irrelevant=irrelevant, weights=weights, implied=implied)
         tier = _tier(key, there, distance)
         if tier == "default":
             continue
@@ -315,7 +295,7 @@ def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
     options: dict[Any, _Option] = {}
     for _, together, near, option in sorted(ranked_groups, key=lambda entry: entry[0]):
         options.setdefault(together, option).near.append(near)
-    return _Plan(list(options.values()), stale)
+    return list(options.values()), stale
 
 
 def _tier(key: Key, there: Key, distance: float) -> str:

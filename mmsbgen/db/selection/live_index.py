@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from mmsbgen.db.records.tuning_records import Key
-from mmsbgen.db.selection.index import SHIPPED, Group, Index, Selection
+from mmsbgen.db.selection.index import SHIPPED, Group, Index
 from mmsbgen.db.store.schema import KERNELS, QUARANTINE, TRIALS
 from mmsbgen.db.store.tuning_store import Store
 
-_MOST_PLANS = 1024
-#: An order is larger: it has all configurations recorded for the near problems.
-_MOST_ORDERS = 64
+_MOST_KEYS = 1024
+"""Keys for which options are kept."""
 KernelName = tuple[str, str]
 """Family and name."""
 Marks = dict[KernelName, list[tuple[int, int]]]
@@ -41,25 +39,15 @@ class LiveIndex(Index):
             self._groups[kernel] = self._read(kernel)
         return self._groups[kernel]
 
-    def select(self, key: Key, **asked: Any) -> Selection:
-        """As :meth:`Index.select`, with caches of bounded size."""
-        if len(self._plans) > _MOST_PLANS:
-            self._plans.clear()
-            self._orders.clear()
-        if len(self._orders) > _MOST_ORDERS:
-            self._orders.clear()
-        return super().select(key, **asked)
-
     def update(self) -> set[KernelName]:
         """Forget the records of kernels that have new ones, and return these kernels."""
         now = self._marks()
         changed = {kernel for kernel in self._groups if now.get(kernel, []) != self._seen[kernel]}
+        if changed or len(self._options) > _MOST_KEYS:
+            self._options.clear()
         for kernel in changed:
             self._groups.pop(kernel)
             self._barred.pop(kernel, None)
-        if changed:
-            self._plans.clear()
-            self._orders.clear()
         return changed
 
     def _marks(self) -> Marks:
