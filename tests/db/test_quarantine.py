@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends import open_device
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.tuning_records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection.index import Index
@@ -242,13 +243,13 @@ def test_a_configuration_in_another_mode_is_not_the_one_that_failed(store: Store
 def test_it_goes_with_exports_and_merges(store: Store, make: Any, tmp_path: Path) -> None:
     failure = failure_of(make, message="naïve \0", extra={"tier": "exact"})
     store.quarantine(failure)
-    store.export_jsonl(tmp_path / "e.jsonl")
+    jsonl.write(store.bundle(), tmp_path / "e.jsonl")
     assert (tmp_path / "e.jsonl").read_text().startswith('{"format":"mmsbgen-tuning","quarantine":1,')
     with open_store("sqlite://") as other:
         for _ in range(2):
-            other.import_jsonl(tmp_path / "e.jsonl")
+            other.add_bundle(jsonl.read(tmp_path / "e.jsonl"))
         assert other.quarantined() == [failure]
-        other.export_jsonl(tmp_path / "again.jsonl")
+        jsonl.write(other.bundle(), tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "e.jsonl").read_bytes()
 
 

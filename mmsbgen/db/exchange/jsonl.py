@@ -60,19 +60,17 @@ def lines(bundle: Bundle) -> Iterator[str]:
             part = getattr(whole, name)
             parts.setdefault((name, part.key), part)
     for (name, key), part in sorted(parts.items(), key=lambda item: item[0]):
-        yield canonical_json({"type": name, "key": key, **_fields(part)})
+        yield canonical_json({"type": name, "key": key, **part.values()})
     for run in sorted(bundle.runs, key=lambda r: (r.started, r.uuid)):
-        yield canonical_json({"type": "run", **_fields(run)})
+        yield canonical_json({"type": "run", **run.values()})
     for roof in sorted(bundle.roofs, key=lambda r: (r.measured_at, r.uid)):
-        yield canonical_json({"type": "roof", **_fields(roof), "device": roof.device.key})
+        yield canonical_json({"type": "roof", **roof.values(), "device": roof.device.key})
     kinds: dict[str, Iterable[TrialRecord | QuarantineRecord]]
     kinds = {"trial": bundle.trials, "quarantine": bundle.quarantine}
     for kind, records in kinds.items():
         for record in sorted(records, key=lambda r: (r.created_at, r.uid)):
-            values = _fields(record)
-            del values["key"]
             references = {name: getattr(record.key, name).key for name in _PARTS}
-            yield canonical_json({"type": kind, **values, **references})
+            yield canonical_json({"type": kind, **record.values("key"), **references})
 
 
 def write(bundle: Bundle, path: Path) -> None:
@@ -192,10 +190,6 @@ def _made(kind: type[Any], values: dict[str, Any]) -> Any:
     if unknown := values.keys() - {f.name for f in fields(kind)}:
         raise ValueError(f"unknown field {min(unknown)!r}")
     return kind(**values)
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(record)}
 
 
 def _checked_header(values: dict[str, Any]) -> dict[str, Any]:

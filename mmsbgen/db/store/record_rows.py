@@ -28,18 +28,11 @@ type_of_part: dict[Table, type[Any]] = {PARTS[name]: kind for name, kind in get_
 _CHUNK = 500
 
 
-def plain(record: object, *leave_out: str) -> dict[str, Any]:
-    """The fields of a record by name."""
-    return {f.name: getattr(record, f.name) for f in fields(record) if f.name not in leave_out}  # type: ignore[arg-type]
-
-
 def insert_new(connection: Connection, table: Table, unique: str, rows: list[dict[str, Any]]) -> int:
     """Insert the rows whose value of ``unique`` is not in the table yet; return their number."""
     # The dialect's own, which is loaded: that of the other takes a tenth of a second.
     insert = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
     statement = insert(table).on_conflict_do_nothing(index_elements=[unique]).returning(table.c[unique])
-    if len(rows) <= _CHUNK:
-        return sum(len(connection.execute(statement, part).all()) for part in _chunks(rows))
     new = 0
     with stage(f"storing {table.name}", len(rows), table.name) as told:
         for part in _chunks(rows):
@@ -63,7 +56,7 @@ def part_ids(connection: Connection, table: Table, records: Iterable[Any]) -> di
     by_key = {record.key: record for record in records}
     found = ids_of(connection, table, "key", by_key)
     if new := sorted(by_key.keys() - found.keys()):
-        insert_new(connection, table, "key", [{"key": key, **plain(by_key[key])} for key in new])
+        insert_new(connection, table, "key", [{"key": key, **by_key[key].values()} for key in new])
         found |= ids_of(connection, table, "key", new)
     return found
 
@@ -86,7 +79,7 @@ def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
     keys = _key_ids(connection, [t.key for t in new.values()])
     rows = [
         {
-            **plain(t, "run", "key"),
+            **t.values("run", "key"),
             "uid": t.uid,
             "run_id": runs[t.run],
             **keys(t.key),
@@ -102,7 +95,7 @@ def insert_quarantined(connection: Connection, failures: Iterable[QuarantineReco
     new = {failure.uid: failure for failure in failures}
     keys = _key_ids(connection, [f.key for f in new.values()])
     digests = ("config_digest", "recorded_digest", "uid")
-    rows = [{**plain(f, "key"), **keys(f.key), **{name: getattr(f, name) for name in digests}} for f in new.values()]
+    rows = [{**f.values("key"), **keys(f.key), **{name: getattr(f, name) for name in digests}} for f in new.values()]
     return insert_new(connection, QUARANTINE, "uid", rows)
 
 
@@ -118,7 +111,7 @@ def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
     runs = run_ids(connection, (r.run for r in roofs))
     devices = part_ids(connection, DEVICES, (r.device for r in roofs))
     rows = [
-        {**plain(r, "run", "device"), "uid": r.uid, "run_id": runs[r.run], "device_id": devices[r.device.key]}
+        {**r.values("run", "device"), "uid": r.uid, "run_id": runs[r.run], "device_id": devices[r.device.key]}
         for r in roofs
     ]
     return insert_new(connection, ROOFS, "uid", rows)
@@ -239,17 +232,9 @@ def active(connection: Connection, parts: Parts, kernel: str | None = None) -> l
         .where(TRIALS.c.status == "ok", TRIALS.c.kernel_id.in_(select(QUARANTINE.c.kernel_id)))
         .group_by(*columns)
     )
-    succeeded: dict[tuple[str, str], str] = {}
+    succeeded: dict[tuple[str, str], str] = {}  # the last time, by key and digest of the configuration
     for *ids, digest, moment in connection.execute(later):
         succeeded[parts.key(*ids).key, digest] = moment
-    return unlifted(failures, succeeded)
-
-
-def unlifted(failures: Iterable[QuarantineRecord], succeeded: dict[tuple[str, str], str]) -> list[QuarantineRecord]:
-    """The first active one of ``failures`` for each key and configuration.
-
-    ``succeeded`` has the time of the last trial with status 'ok', by key and digest of the configuration.
-    """
     left: dict[tuple[str, str], QuarantineRecord] = {}
     for failure in failures:
         key = failure.key.key
