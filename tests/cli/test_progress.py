@@ -16,7 +16,6 @@ from mmsbgen import detect
 from mmsbgen.base.progress import Stage, listening, stage
 from mmsbgen.cli.shared import progress_display
 from mmsbgen.cli.shared.progress_display import StageDisplay, line
-from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from tests.devices import PROCESSOR
 
@@ -201,11 +200,11 @@ def test_records_tell_how_far_they_are(heard: Heard, tmp_path: Path) -> None:
         store.begin_run(run)
         store.add_bundle(Bundle([run], [], trials))
         heard.of("storing trials")
-        jsonl.write(store.bundle(), tmp_path / "all.jsonl")
+        assert store.export_jsonl(tmp_path / "all.jsonl") == 1200
         assert heard.of("reading").unit == "trials"
     heard.stages.clear()
     with open_store(tmp_path / "two.sqlite3") as other:
-        assert other.add_bundle(jsonl.read(tmp_path / "all.jsonl")) == 1200
+        assert other.import_jsonl(tmp_path / "all.jsonl") == 1200
     assert heard.of(f"reading {tmp_path / 'all.jsonl'}").unit == "lines"
     heard.of("storing trials")
 

@@ -136,10 +136,10 @@ def test_round_trip_through_databases(bundle: Bundle, tmp_path: Path) -> None:
     with open_store("sqlite://") as one, open_store("sqlite://") as two:
         assert one.add_bundle(bundle) == len(bundle.trials)
         assert text_of(one.bundle()) == text_of(bundle)
-        jsonl.write(one.bundle(), tmp_path / "one.jsonl")
-        assert two.add_bundle(jsonl.read(tmp_path / "one.jsonl")) == len(bundle.trials)
-        assert two.add_bundle(jsonl.read(tmp_path / "one.jsonl")) == 0
-        jsonl.write(two.bundle(), tmp_path / "two.jsonl")
+        assert one.export_jsonl(tmp_path / "one.jsonl") == len(bundle.trials)
+        assert two.import_jsonl(tmp_path / "one.jsonl") == len(bundle.trials)
+        assert two.import_jsonl(tmp_path / "one.jsonl") == 0
+        two.export_jsonl(tmp_path / "two.jsonl")
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     for trial in bundle.trials:
         assert all(value is None or math.isfinite(value) for value in (trial.median_s, trial.spread_s, trial.gbps))
@@ -168,18 +168,18 @@ def exported(store: Store, make: Any, tmp_path: Path) -> list[str]:
     store.add_trial(make.trial())
     store.add_trial(make.trial(config={"n": 1}, status="crashed", time=None, message="signal 11"))
     store.add_roofs([RoofRecord(run=make.run.uuid, device=make.device(), kind="copy", gbps=4.0)])
-    jsonl.write(store.bundle(), tmp_path / "e.jsonl")
+    store.export_jsonl(tmp_path / "e.jsonl")
     return (tmp_path / "e.jsonl").read_text().splitlines()
 
 
 def test_packed_and_plain_hold_the_same(memory: Store, make: Any, tmp_path: Path) -> None:
     memory.add_trial(make.trial())
-    jsonl.write(memory.bundle(), tmp_path / "e.jsonl")
-    jsonl.write(memory.bundle(), tmp_path / "e.jsonl.gz")
+    memory.export_jsonl(tmp_path / "e.jsonl")
+    memory.export_jsonl(tmp_path / "e.jsonl.gz")
     assert gzip.decompress((tmp_path / "e.jsonl.gz").read_bytes()) == (tmp_path / "e.jsonl").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.jsonl", "e.jsonl.gz"]
     with open_store("sqlite://") as other:
-        assert other.add_bundle(jsonl.read(tmp_path / "e.jsonl.gz")) == 1
+        assert other.import_jsonl(tmp_path / "e.jsonl.gz") == 1
 
 
 def change(lines: list[str], kind: str, **values: Any) -> list[str]:
@@ -233,24 +233,24 @@ def test_malformed_files_change_nothing(
     path.write_text("\n".join(break_it(exported)))
     before = text_of(memory.bundle())
     with pytest.raises(InputError, match=message) as refused:
-        memory.add_bundle(jsonl.read(path))
+        memory.import_jsonl(path)
     assert "broken.jsonl" in str(refused.value)
     assert text_of(memory.bundle()) == before
 
 
 def test_files_that_cannot_be_read_or_written(memory: Store, make: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nothing\.jsonl: no such file; check the path"):
-        memory.add_bundle(jsonl.read(tmp_path / "nothing.jsonl"))
+        memory.import_jsonl(tmp_path / "nothing.jsonl")
     with pytest.raises(InputError, match=r"cannot write .*: No such file"):
-        jsonl.write(memory.bundle(), tmp_path / "no" / "folder.jsonl")
+        memory.export_jsonl(tmp_path / "no" / "folder.jsonl")
     memory.add_trial(make.trial())
-    jsonl.write(memory.bundle(), tmp_path / "e.gz")
+    memory.export_jsonl(tmp_path / "e.gz")
     (tmp_path / "cut.gz").write_bytes((tmp_path / "e.gz").read_bytes()[:-20])
     with pytest.raises(InputError, match="damaged or cut-off gzip"):
-        memory.add_bundle(jsonl.read(tmp_path / "cut.gz"))
+        memory.import_jsonl(tmp_path / "cut.gz")
     (tmp_path / "latin").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"line 1: .*utf-8"):
-        memory.add_bundle(jsonl.read(tmp_path / "latin"))
+        memory.import_jsonl(tmp_path / "latin")
 
 
 def test_import_ends_a_run_that_was_still_running(memory: Store, make: Any) -> None:

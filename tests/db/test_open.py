@@ -22,7 +22,6 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.store import connect, migrate
 from mmsbgen.db.store.connect import locate
 from mmsbgen.db.store.default_location import URL_VARIABLE
@@ -399,7 +398,6 @@ def test_a_database_that_a_full_disk_has_no_room_for_is_one_sentence(tmp_path: P
 _LITTLE_ROOM = """
 import resource, signal, sys
 from pathlib import Path
-from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.base.errors import MmsbgenError
 path = Path(sys.argv[1])
@@ -408,7 +406,7 @@ with open_store(path) as store:
     room = sum(p.stat().st_size for p in path.parent.glob(path.name + "*")) + 65536
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
     try:
-        store.add_bundle(jsonl.read(Path(sys.argv[2])))
+        store.import_jsonl(sys.argv[2])
     except MmsbgenError as error:
         print(type(error).__name__, error)
     print(len(store.trials()))
@@ -422,7 +420,7 @@ def test_an_import_that_runs_out_of_room_half_way_adds_nothing(tmp_path: Path, m
         source.begin_run(make.run)
         for n in range(60):
             source.add_trial(make.trial(config={"n": n}, message=f"{n}" * 20000))
-        jsonl.write(source.bundle(), tmp_path / "big.jsonl")
+        source.export_jsonl(tmp_path / "big.jsonl")
     path = tmp_path / "t.sqlite3"
     with open_store(path) as store:
         store.begin_run(make.run)
@@ -436,7 +434,7 @@ def test_an_import_that_runs_out_of_room_half_way_adds_nothing(tmp_path: Path, m
     assert count == "1"
     with open_store(path) as store:
         assert len(store.trials()) == 1
-        assert store.add_bundle(jsonl.read(tmp_path / "big.jsonl")) == 60
+        assert store.import_jsonl(tmp_path / "big.jsonl") == 60
 
 
 @pytest.mark.slow
@@ -444,7 +442,7 @@ def test_an_export_to_a_full_disk(make: Any) -> None:
     with open_store("sqlite://") as store:
         store.begin_run(make.run)
         with pytest.raises(InputError, match=r"cannot write /dev/full: No space left"):
-            jsonl.write(store.bundle(), Path("/dev/full"))
+            store.export_jsonl("/dev/full")
 
 
 @pytest.mark.postgres

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from mmsbgen.backends import open_device
-from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.tuning_records import QuarantineRecord, RunRecord, TrialRecord
 from mmsbgen.db.selection.index import Index
@@ -243,13 +242,13 @@ def test_a_configuration_in_another_mode_is_not_the_one_that_failed(store: Store
 def test_it_goes_with_exports_and_merges(store: Store, make: Any, tmp_path: Path) -> None:
     failure = failure_of(make, message="naïve \0", extra={"tier": "exact"})
     store.quarantine(failure)
-    jsonl.write(store.bundle(), tmp_path / "e.jsonl")
+    store.export_jsonl(tmp_path / "e.jsonl")
     assert (tmp_path / "e.jsonl").read_text().startswith('{"format":"mmsbgen-tuning","quarantine":1,')
     with open_store("sqlite://") as other:
         for _ in range(2):
-            other.add_bundle(jsonl.read(tmp_path / "e.jsonl"))
+            other.import_jsonl(tmp_path / "e.jsonl")
         assert other.quarantined() == [failure]
-        jsonl.write(other.bundle(), tmp_path / "again.jsonl")
+        other.export_jsonl(tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "e.jsonl").read_bytes()
 
 

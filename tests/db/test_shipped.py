@@ -53,7 +53,7 @@ def test_without_any_database(tmp_path: Path, make: Any, shipped: Path) -> None:
 
 def test_importing_the_shipped_file_does_not_double_it(url: str, make: Any, shipped: Path) -> None:
     with open_store(url) as store:
-        assert [store.add_bundle(jsonl.read(shipped / "h200.jsonl")) for _ in range(2)] == [1, 0]
+        assert [store.import_jsonl(shipped / "h200.jsonl") for _ in range(2)] == [1, 0]
         index = Index(store, shipped=shipped)
         assert [(group.source, len(group.candidates)) for group in index.groups(make.key())] == [("", 1)]
         assert "shipped" not in choose(index, make.key()).reason
@@ -62,7 +62,7 @@ def test_importing_the_shipped_file_does_not_double_it(url: str, make: Any, ship
 def test_they_are_no_part_of_an_export(tmp_path: Path, make: Any, shipped: Path) -> None:
     with open_store("sqlite://") as store:
         assert choose(Index(store, shipped=shipped), make.key()).config == {"from": "package"}
-        jsonl.write(store.bundle(), tmp_path / "out.jsonl")
+        assert store.export_jsonl(tmp_path / "out.jsonl") == 0
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import lines
 from mmsbgen.db.store.tuning_store import open_store
 from tests.service.hostile import API, Malformed, Uploads, bundle_lines
@@ -93,7 +92,7 @@ def test_hostile_clients_change_nothing(tmp_path: Path) -> None:
     database = str(tmp_path / "tuning.sqlite3")
     (tmp_path / "good.jsonl").write_bytes(b"".join(bundle_lines()))
     with open_store(database) as store:
-        store.add_bundle(jsonl.read(tmp_path / "good.jsonl"))
+        store.import_jsonl(tmp_path / "good.jsonl")
     with serving(database, tmp_path / "data", *FREE, *LIMITS) as service:
         before = state_of(service)
         assert not hostile(service, requests=400, uploads=24)

@@ -10,7 +10,6 @@ import pytest
 
 from mmsbgen.backends.fake import FakeDevice
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle, lines
 from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord
 from mmsbgen.db.selection.index import Index
@@ -251,8 +250,8 @@ def test_records_are_added_all_or_nothing(service: Service, client: httpx.Client
     bundle = records(run, devices=1, most=5, sizes=(77,))
     with open_store(tmp_path / "other.sqlite3") as store:
         store.add_bundle(bundle)
-        jsonl.write(store.bundle(), tmp_path / "r.jsonl.gz")
-        jsonl.write(store.bundle(), tmp_path / "r.jsonl")
+        store.export_jsonl(tmp_path / "r.jsonl.gz")
+        store.export_jsonl(tmp_path / "r.jsonl")
     plain, packed = (tmp_path / "r.jsonl").read_bytes(), (tmp_path / "r.jsonl.gz").read_bytes()
 
     def post(body: bytes, **params: object) -> httpx.Response:

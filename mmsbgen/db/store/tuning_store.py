@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack
 from sqlalchemy import Connection, Table, func, select, update
 
 from mmsbgen.base.progress import stage
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import canonical_json, utc_now
 from mmsbgen.db.records.ranking import Candidate, candidate, cost, of_newest_programs, ranked
@@ -295,6 +296,16 @@ class Store:
             return added | {"trials": record_rows.insert_trials(connection, bundle.trials)}
 
         return self.database.write(work)
+
+    def export_jsonl(self, path: str | Path) -> int:
+        """Write all records to a JSON-lines file (gzip for ``.gz``); return the number of trials, or raise an error."""
+        bundle = self.bundle()
+        jsonl.write(bundle, Path(path))
+        return len(bundle.trials)
+
+    def import_jsonl(self, path: str | Path) -> int:
+        """Add what is missing from a file; return the number of trials, or raise InputError that names a line."""
+        return self.add_bundle(jsonl.read(Path(path)))
 
     def close(self) -> None:
         """Close all connections."""
