@@ -74,8 +74,7 @@ class Index:
     def __init__(self, store: Store | None = None, *, shipped: Path | None = SHIPPED) -> None:
         self._store = store
         self._shipped = shipped
-        self._groups: dict[_Kernel, list[Group]] = {}
-        self._kind = ""
+        self._groups: dict[tuple[_Kernel, str], list[Group]] = {}
         self._options: dict[tuple[Any, ...], tuple[list[_Option], int]] = {}
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
         self._programs: dict[tuple[Key, str], str] = {}
@@ -84,7 +83,7 @@ class Index:
     def of_trials(cls, trials: Iterable[TrialRecord]) -> Index:
         """An index of the given trials with status 'ok' only."""
         index = cls(shipped=None)
-        index._groups = _by_kernel(trials)
+        index._groups = {(kernel, kind): of for kernel, of in _by_kernel(trials).items() for kind in ("cpu", "gpu")}
         return index
 
     def select(
@@ -207,15 +206,13 @@ class Index:
 
     def groups(self, key: Key) -> list[Group]:
         """The records of a key's kernel, for any program; read at the first call."""
-        kernel = (key.kernel.family, key.kernel.name)
-        if self._shipped is not None and self._kind != key.device.kind:  # of other kinds none were read
-            self._groups, self._kind = {}, key.device.kind
-        if kernel not in self._groups:
-            self._groups[kernel] = self._read(kernel, self._kind)
-        return self._groups[kernel]
+        kernel, kind = (key.kernel.family, key.kernel.name), key.device.kind
+        if (kernel, kind) not in self._groups:
+            self._groups[kernel, kind] = self._read(kernel, kind)
+        return self._groups[kernel, kind]
 
-    def _read(self, kernel: _Kernel, kind: str = "") -> list[Group]:
-        """The records of a kernel; shipped ones of a ``kind`` of device, or all."""
+    def _read(self, kernel: _Kernel, kind: str) -> list[Group]:
+        """The records of a kernel; of shipped ones those for a ``kind`` of device."""
         own: list[tuple[Key, Candidate]] = []
         if self._store is not None:
             own = self._store.candidates(family=kernel[0], kernel=kernel[1])

@@ -31,23 +31,22 @@ class LiveIndex(Index):
         self._seen: Marks = {}
 
     def groups(self, key: Key) -> list[Group]:
-        """As :meth:`Index.groups`, for devices of any kind."""
+        """As :meth:`Index.groups`."""
         kernel = (key.kernel.family, key.kernel.name)
-        if kernel not in self._groups:
-            # The mark first: what is stored meanwhile is read again.
+        if kernel not in self._seen:  # the mark first: what is stored meanwhile is read again
             self._seen[kernel] = self._marks().get(kernel, [])
-            self._groups[kernel] = self._read(kernel)
-        return self._groups[kernel]
+        return super().groups(key)
 
     def update(self) -> set[KernelName]:
         """Forget the records of kernels that have new ones, and return these kernels."""
         now = self._marks()
-        changed = {kernel for kernel in self._groups if now.get(kernel, []) != self._seen[kernel]}
+        changed = {kernel for kernel, seen in self._seen.items() if now.get(kernel, []) != seen}
         if changed or len(self._options) > _MOST_KEYS:
             self._options.clear()
         for kernel in changed:
-            self._groups.pop(kernel)
+            del self._seen[kernel]
             self._barred.pop(kernel, None)
+        self._groups = {of: groups for of, groups in self._groups.items() if of[0] in self._seen}
         return changed
 
     def _marks(self) -> Marks:

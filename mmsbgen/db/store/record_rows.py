@@ -1,12 +1,12 @@
-"""Conversion between records and database rows."""
+"""Conversion between records and database rows, and filters of queries of rows."""
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
 from sqlalchemy import Connection, Row, Select, Table, Text, func, select, type_coerce
 
@@ -22,7 +22,7 @@ from mmsbgen.db.records.tuning_records import (
     RunRecord,
     TrialRecord,
 )
-from mmsbgen.db.store.schema import DEVICES, KERNELS, PARTS, QUARANTINE, ROOFS, RUNS, TRIALS
+from mmsbgen.db.store.schema import DEVICES, KERNELS, PARTS, PROBLEMS, QUARANTINE, ROOFS, RUNS, TRIALS
 
 type_of_part: dict[Table, type[Any]] = {PARTS[name]: kind for name, kind in get_type_hints(Key).items()}
 _CHUNK = 500
@@ -242,3 +242,43 @@ def active(connection: Connection, parts: Parts, kernel: str | None = None) -> l
         if max(moments) <= failure.created_at:
             left.setdefault((key, failure.config_digest), failure)
     return list(left.values())
+
+
+def of_key(query: Select[Any], key: Key) -> Select[Any]:
+    """Restricts a query of trials to exactly this key."""
+    for name, table in PARTS.items():
+        wanted = select(table.c.id).where(table.c.key == getattr(key, name).key).scalar_subquery()
+        query = query.where(TRIALS.c[f"{name}_id"] == wanted)
+    return query
+
+
+class TrialFilters(TypedDict, total=False):
+    """Filters of trials, all of which must hold; None is none.
+
+    ``kernel`` is a name or ``family/name``.  ``device`` is a part of backend, name, platform, vendor or architecture,
+    ignoring case.  ``problem`` has values of some parameters.  ``failed`` is any ``status`` but ``ok``.  ``run`` is a
+    uuid.
+    """
+
+    kernel: str | None
+    device: str | None
+    problem: Mapping[str, Any] | None
+    status: str | None
+    run: str | None
+
+
+def of_parts(query: Select[Any], connection: Connection, filters: TrialFilters, table: Table = TRIALS) -> Select[Any]:
+    """Restricts a query of trials, or of what is in quarantine, which has neither status nor run."""
+    if (kernel := filters.get("kernel")) is not None:
+        query = query.where(table.c.kernel_id.in_(kernels_named(kernel)))
+    if (device := filters.get("device")) is not None:
+        devices = [i for i, d in read_parts(connection, DEVICES) if d.matches(device)]
+        query = query.where(table.c.device_id.in_(devices))
+    if problem := filters.get("problem"):
+        problems = [i for i, p in read_parts(connection, PROBLEMS) if problem.items() <= p.params.items()]
+        query = query.where(table.c.problem_id.in_(problems))
+    if (status := filters.get("status")) is not None:
+        query = query.where(TRIALS.c.status != "ok" if status == "failed" else TRIALS.c.status == status)
+    if (run := filters.get("run")) is not None:
+        query = query.where(TRIALS.c.run_id.in_(ids_of(connection, RUNS, "uuid", [run]).values()))
+    return query

@@ -29,8 +29,8 @@ from mmsbgen.db.records.tuning_records import (
 from mmsbgen.db.store import connect as connections
 from mmsbgen.db.store import record_rows
 from mmsbgen.db.store.connect import Database, Location, check_pages, connect, locate
-from mmsbgen.db.store.filters import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.migrate import migrate, revision
+from mmsbgen.db.store.record_rows import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.schema import DEVICES, KERNELS, METADATA, PARTS, PROBLEMS, QUARANTINE, ROOFS, RUNS, TRIALS
 
 CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
