@@ -65,7 +65,7 @@ def test_a_fetch_that_takes_longer_than_the_lease_keeps_the_job(here: Any) -> No
 def test_a_fetch_ends_when_its_job_is_cancelled(here: Any) -> None:
     id = here.queue.submit("detect", OPTIONS, inputs={"graph": LARGE * 5})
     said: list[str] = []
-    worker = threading.Thread(target=working, args=(here.url, here.data, said), kwargs={"lease_s": 2.0})
+    worker = threading.Thread(target=working, args=(here.url, here.data, said), kwargs={"lease": 2.0})
     worker.start()
     here.until(lambda: here.queue.get(id).state == "running", "not taken")
     here.queue.cancel(id)
