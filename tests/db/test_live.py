@@ -9,6 +9,7 @@ from sqlalchemy import update
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, RunRecord
+from mmsbgen.db.selection import index, transfer
 from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.db.selection.live_index import LiveIndex
 from mmsbgen.db.store import paging
@@ -61,6 +62,29 @@ def test_a_trial_that_comes_to_light_late_is_not_missed(store: Store, make: Any)
     store.add_trial(make.trial(key, 2e-3, config={"block": 10}))
     assert live.update() == {("rows", "gather")}
     assert selected(live, key).config == {"block": 9}
+
+
+def test_what_it_keeps_for_problems_is_bounded(memory: Store, make: Any) -> None:
+    memory.add_trial(make.trial(make.key(params={"width": 64}), 1e-3))
+    live = LiveIndex(memory, shipped=None)
+    for width in range(1, 150):
+        live.update()
+        assert selected(live, make.key(params={"width": width})).config == {"block": 64}
+    assert len(live._options) <= 65
+
+
+def test_the_same_question_again_sorts_nothing_again(memory: Store, make: Any, monkeypatch: Any) -> None:
+    for width in (64, 256):
+        memory.add_trial(make.trial(make.key(params={"width": width}), 1e-3))
+    live, asked = LiveIndex(memory, shipped=None), []
+    monkeypatch.setattr(index, "ordered", lambda *of: asked.append(of) or transfer.ordered(*of))
+    first, second = (selected(live, make.key(params={"width": 128})) for _ in range(2))
+    assert first == second
+    assert len(asked) == 1
+    memory.add_trial(make.trial(make.key(params={"width": 64}), 1e-4, config={"block": 8}))
+    live.update()
+    assert selected(live, make.key(params={"width": 128})) != first
+    assert len(asked) == 2
 
 
 def test_pages_are_stable_while_records_are_added(store: Store, make: Any) -> None:

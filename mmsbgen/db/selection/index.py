@@ -18,7 +18,7 @@ from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.nearness import PROBLEM_PREFIX, differences, parts, problem_distance, sentence
 from mmsbgen.db.records.ranking import Candidate, candidate, ranked
 from mmsbgen.db.records.tuning_records import DeviceRecord, Key, QuarantineRecord, TrialRecord
-from mmsbgen.db.selection.transfer import Carry, Group, Near, ordered, unchanged
+from mmsbgen.db.selection.transfer import Carry, Group, Near, TransferChoice, ordered, unchanged
 
 if TYPE_CHECKING:
     from mmsbgen.db.store.tuning_store import Store
@@ -61,6 +61,8 @@ class _Option(NamedTuple):
     tier: str
     near: list[Near]
     reason: str
+    choices: list[TransferChoice]
+    """Their configurations, best first; sorted by the first look-up that gets to them."""
 
 
 class Index:
@@ -130,11 +132,13 @@ class Index:
         if asked not in self._options:
             self._options[asked] = _options(key, self.groups(key), irrelevant, weights, implied)
         options, stale = self._options[asked]
-        for tier, near, reason in options:
+        for tier, near, reason, choices in options:
+            if not choices:  # ``carry`` depends on the kernel, a part of the key
+                choices += ordered(near, key.problem.params, carry)
             changed = 0
             of_runs: set[str] = set()
             skipped: dict[str, Any] | None = None  # the records of a configuration follow each other
-            for config, found, there, carried in ordered(near, key.problem.params, carry):
+            for config, found, there, carried in choices:
                 if config == skipped:
                     continue
                 if self.quarantined(key, config | dict(modes or {}), program) is not None:
@@ -288,7 +292,7 @@ def _options(
         near = Near(group, distance)
         # Near problems on one device are ranked together; a record of the same problem is an option of its own.
         together = (tier, there.device.key, there.toolchain.key, soft, group.source, distance == 0 and there.key)
-        ranked_groups.append(((*order, group.candidates[0].median_s), together, near, _Option(tier, [], reason)))
+        ranked_groups.append(((*order, group.candidates[0].median_s), together, near, _Option(tier, [], reason, [])))
     options: dict[Any, _Option] = {}
     for _, together, near, option in sorted(ranked_groups, key=lambda entry: entry[0]):
         options.setdefault(together, option).near.append(near)

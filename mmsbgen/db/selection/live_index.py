@@ -11,8 +11,8 @@ from mmsbgen.db.selection.index import SHIPPED, Group, Index
 from mmsbgen.db.store.schema import KERNELS, QUARANTINE, TRIALS
 from mmsbgen.db.store.tuning_store import Store
 
-_MOST_KEYS = 1024
-"""Keys for which options are kept."""
+_MOST_KEYS = 64
+"""Keys for which options are kept, with all configurations recorded for near problems."""
 KernelName = tuple[str, str]
 """Family and name."""
 Marks = dict[KernelName, list[tuple[int, int]]]
