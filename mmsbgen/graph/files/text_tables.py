@@ -7,7 +7,6 @@ is refused, and the message shows the first rows as they were understood.
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import with_point
-from mmsbgen.graph.files.file_bytes import WHOLE, WholeText, holds_first
 from mmsbgen.graph.graph import GraphWarning
 from mmsbgen.graph.reading_options import (
     USUAL_COLUMNS,
@@ -92,51 +90,19 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
     return present[0] if len(present) == 1 else None
 
 
-def read_ends(
-    text: str, delimiter: str | None, reading: ReadingOptions, among: WholeText = WHOLE
-) -> tuple[Row, Row, NDArray[np.bool_] | None]:
+def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tuple[Row, Row, NDArray[np.bool_] | None]:
     """The ids ``[L]`` and ``[L]`` of the two ends of every row, as they are written, and which rows are links.
 
     ``delimiter`` None stands for blanks.  What weights keep is as in :func:`~mmsbgen.graph.reading_options.kept_links`.
-    Of a table that several processes read, ``text`` is the part of this one, in whole lines.
 
     Raises:
         InputError: For rows of different lengths, unclear columns, weights other than 1, and missing ids.
     """
-    rows, top = _even_rows(text, delimiter, among)
-    shown = _shown(top)
-    holds = holds_first(len(rows), among)
-    if among is not WHOLE:
-        parts = among.told(_telling_rows(rows[1:] if holds else rows, top[0]))
-    deciding = rows if among is WHOLE else [top[0], *itertools.chain.from_iterable(parts)]
-    found = None if among.rank else link_columns(deciding, reading, shown)
-    header, ends = among.told(found)[0] or (0, ())
-    return among.agree(lambda: _ends(rows[header:] if holds else rows, top[0], header, ends, reading, shown))
-
-
-def _telling_rows(rows: list[Row], top: Row) -> list[Row]:
-    """Of ``rows`` those that decide which columns are ids, and whether the row ``top`` above them is a header.
-
-    These are one row, and of each column the first rows with a word that is no integer, and with each word of ``top``.
-    """
-    found = rows[:1]
-    for column in range(len(top)):
-        found += itertools.islice((row for row in rows if not _INTEGER.fullmatch(row[column])), 1)
-        for word in set(top):
-            found += itertools.islice((row for row in rows if row[column] == word), 1)
-    return found
-
-
-def link_columns(rows: list[Row], reading: ReadingOptions, shown: str) -> tuple[int, tuple[int, ...]]:
-    """Number of header rows, and the columns of the two ends."""
-    return _found_columns(rows, shown) if reading.columns is None else _named_columns(rows, reading.columns, shown)
-
-
-def _ends(
-    body: list[Row], top: Row, header: int, ends: tuple[int, ...], reading: ReadingOptions, shown: str
-) -> tuple[Row, Row, NDArray[np.bool_] | None]:
-    """As :func:`read_ends`, of the rows ``body`` below the ``header``; ``top`` is the first row of the table."""
-    kept = _kept([top] * header + body, header, ends, reading)
+    rows = _even_rows(text, delimiter)
+    shown = _shown(rows)
+    header, ends = link_columns(rows, reading, shown)
+    kept = _kept(rows, header, ends, reading)
+    body = rows[header:]
     first, second = ([row[end] for row in body] for end in ends[:2])
     comment = next((word for word in (*first, *second) if " #" in word), None)
     if comment is not None:
@@ -148,6 +114,11 @@ def _ends(
         raise InputError(f"{mixed!r} in one column is several numbers; separate all columns by the same sign. {shown}")
     _need_ids(body, ends)
     return first, second, kept
+
+
+def link_columns(rows: list[Row], reading: ReadingOptions, shown: str) -> tuple[int, tuple[int, ...]]:
+    """Number of header rows, and the columns of the two ends."""
+    return _found_columns(rows, shown) if reading.columns is None else _named_columns(rows, reading.columns, shown)
 
 
 def read_arcs(
@@ -162,7 +133,7 @@ def read_arcs(
     Raises:
         InputError: For rows of different lengths, unclear columns and missing ids.
     """
-    rows, _ = _even_rows(text, delimiter, WHOLE)
+    rows = _even_rows(text, delimiter)
     header, ends = arc_columns(rows, columns, weights=weights)
     body = rows[header:]
     _need_ids(body, ends)
@@ -210,45 +181,27 @@ def _usual_columns(rows: list[Row]) -> tuple[int, tuple[int, ...]]:
     return (1, tuple(map(names.index, pairs[0]))) if pairs else (0, (0, 1))
 
 
-def _even_rows(text: str, delimiter: str | None, among: WholeText) -> tuple[list[Row], list[Row]]:
-    """The rows of a table, or of a part of it, and the first rows of the whole table.
-
-    Raises InputError if there is no row, or if rows differ in length.
-    """
-    if not among.rank:
-        text = text[excel.end() :] if (excel := _EXCEL.match(text)) else text
+def _even_rows(text: str, delimiter: str | None) -> list[Row]:
+    """The rows of a table; raises InputError if there is none, or if rows differ in length."""
+    text = text[excel.end() :] if (excel := _EXCEL.match(text)) else text
     lines = list(_lines(text))
     if delimiter is not None:
-        among.agree(lambda: _refuse_torn(line for line in lines if line.count('"') % 2))
-        sizes = among.told(len(lines))
-        is_below = any(sizes[: among.rank]) or not any(sizes)
-        begin = 0 if is_below else text.find(lines[0]) if lines else len(text)
-        among.agree(lambda: _refuse_unclear_comments(text[begin:], delimiter))
-    rows = among.agree(lambda: _checked_rows(lines, delimiter))
+        _refuse_torn(line for line in lines if line.count('"') % 2)
+        _refuse_unclear_comments(text[text.find(lines[0]) :] if lines else "", delimiter)
+    rows = _checked_rows(lines, delimiter)
     if delimiter is not None:  # spreadsheets write empty rows, and a delimiter behind the last cell
         rows = [row for row in rows if any(row)]
-        holds = holds_first(len(rows), among)
-        width = max(among.told(len(rows[0]) if holds else 0))
-        body = rows[1:] if holds else rows
-        longer = all(len(row) == width + 1 and not row[-1] for row in body)
-        if all(among.told(longer)) and any(among.told(bool(body))):
-            rows = [*rows[: len(rows) - len(body)], *(row[:-1] for row in body)]
-    top = list(itertools.chain.from_iterable(among.told(rows[:_SHOWN_ROWS])))[:_SHOWN_ROWS]
-    if not top:
+        if len(rows) > 1 and all(len(row) == len(rows[0]) + 1 and not row[-1] for row in rows[1:]):
+            rows = [rows[0], *(row[:-1] for row in rows[1:])]
+    if not rows:
         raise InputError("there is no link; give at least one pair of ids")
-    before = sum(among.told(len(rows))[: among.rank])
-    among.agree(lambda: _refuse_uneven(rows, before, top))
-    return rows, top
-
-
-def _refuse_uneven(rows: list[Row], before: int, top: list[Row]) -> None:
-    """Raise InputError if ``rows``, with as many rows ``before`` them, are not as long as the first."""
-    for number, row in enumerate(rows, before + 1):
-        if len(row) != len(top[0]):
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
             raise InputError(
-                f"row {number} has {len(row)} columns and the first has {len(top[0])}; give one link a row. "
-                f"{_shown(top)}"
+                f"row {number} has {len(row)} columns and the first has {len(rows[0])}; give one link a row. "
+                f"{_shown(rows)}"
             )
+    return rows
 
 
 def _refuse_torn(lines: Iterable[str]) -> None:

@@ -33,16 +33,12 @@ def after_comments(text: bytes) -> int:
     return comments.end() if comments else 0
 
 
-def block_ends(text: bytes, before: int = 0) -> Iterator[tuple[int, int]]:
-    """Begins and ends of blocks of whole lines, which do not depend on where a part of a text begins.
-
-    ``before`` is the number of bytes before this part.
-    """
+def block_ends(text: bytes) -> Iterator[tuple[int, int]]:
+    """Begins and ends of blocks of whole lines."""
     begin = 0
-    for border in range(-before % BLOCK_BYTES if before else BLOCK_BYTES, len(text) + BLOCK_BYTES, BLOCK_BYTES):
-        end = text.find(b"\n", border) + 1 or len(text)
-        if end > begin:
-            yield begin, end
+    while begin < len(text):
+        end = text.find(b"\n", begin + BLOCK_BYTES) + 1 or len(text)
+        yield begin, end
         begin = end
 
 
