@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -53,7 +52,6 @@ FORMATS = (
     "npy",
 )
 
-_ONE = re.compile(r"1(\.0*)?")
 _CHOICES = (
     "--weights ignore counts every row as a link, --weights threshold=X those of weight X or more "
     "(weights='ignore', 'threshold=X' in Python)"
@@ -198,6 +196,6 @@ def _no_number(weight: Any, name: str) -> InputError:
 
 def _is_one(weight: Any) -> bool:
     try:
-        return _ONE.fullmatch(weight) is not None if isinstance(weight, str) else bool(weight == 1)
+        return float(weight) == 1 if isinstance(weight, str) else bool(weight == 1)
     except (TypeError, ValueError):  # an array or a missing value of pandas
         return False

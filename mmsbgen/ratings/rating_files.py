@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import is_number, with_point
@@ -32,15 +31,9 @@ _ITEMS = (*(f"{thing}{end}" for thing in _THINGS for end in ("id", "")), "iid", 
 _RATINGS = ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "ratingvalue", "plays", "count")
 _REMEDY = "name them: --columns USER,ITEM,RATING (as_ratings(..., columns=(...)) in Python), or number them from 1 on"
 _EXAMPLE = "a file of ratings has lines such as 196,242,3: user, item, rating"
-#: Begins of fields that are no integers as Python writes them: +5, 007, -0.  Each begins with a literal, which is fast.
-_NOT_PLAIN = [
-    re.compile(begin + rb"(?<![^\n\t,;| ]" + begin + rb")" + more)
-    for begin, more in ((rb"\+", rb""), (rb"0", rb"[0-9]"), (rb"-0", rb"(?!\.)"))
-]
 _SIGN = re.compile(rb"\S")
 #: Lines of a quoted field, at most.
 _LINES_OF_A_FIELD = 1000
-_ROW = [("user", np.int64), ("item", np.int64), ("rating", np.float64)]
 
 
 def read_ratings(
@@ -118,7 +111,7 @@ def _of_parquet(file: Path, raw: bytes, columns: Sequence[Any] | None, wanted: i
     return ids[0], ids[1], found[2].to_numpy() if wanted == 3 else None
 
 
-def _plain(name: str) -> str:
+def _bare(name: str) -> str:
     return re.sub(r"[\s_\-\"']", "", name.partition(":")[0].lower())
 
 
@@ -132,7 +125,7 @@ def named_columns(names: Sequence[str], columns: Sequence[Any] | None, where: st
         if len(columns) < wanted:
             raise InputError(f"columns={columns!r}: {_REMEDY}")
         return tuple(_place(names, column, where) for column in columns[:wanted])
-    plain, found = [_plain(name) for name in names], []
+    plain, found = [_bare(name) for name in names], []
     for among in (_USERS, _ITEMS, _RATINGS)[:wanted]:
         if (at := next((plain.index(name) for name in among if name in plain), None)) is None:
             raise InputError(f"{where} has the columns {', '.join(names)}; it is not clear which to use: {_REMEDY}")
@@ -175,13 +168,20 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         place = text.find(b"\n", place) + 1 or len(text)
     if not _SIGN.search(text, place):
         raise InputError(f"{file} has a header and nothing below it; {_EXAMPLE}")
-    if (found := _numbers(text, place, mark, at, len(names))) is None:
-        need_fields(file, text, "text")
-        plain = plain_words(text, place, mark, len(names), at) if mark and len(mark) == 1 else None
-        if plain is not None:
-            return integers_or_words(plain[0]), integers_or_words(plain[1]), plain[2]
-        found = _words(file, text, mark, begin, at, len(names))
-    return found
+    return _plain(text, place, mark, len(names), at) or _words(file, text, mark, begin, at, len(names))
+
+
+def _plain(text: bytes, begin: int, mark: str | None, width: int, at: tuple[int, ...]) -> tuple[Any, Any, Any] | None:
+    """The columns from ``begin`` on, in blocks; None if some line is not plain."""
+    if mark == "::":
+        if b"\t" in text or b'"' in text:
+            return None  # quotes mean nothing there
+        text, begin, mark = text[begin:].replace(b"::", b"\t"), 0, "\t"
+    if (numbers := plain_columns(text, begin, mark, width, at)) is not None:
+        return numbers
+    if mark is None or (words := plain_words(text, begin, mark, width, at)) is None:
+        return None
+    return integers_or_words(words[0]), integers_or_words(words[1]), words[2]
 
 
 def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted: int) -> tuple[int, tuple[int, ...]]:
@@ -191,7 +191,7 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
             f"{file}: {len(names)} columns in the first row, {' '.join(names)[:80]!r}; "
             + (_EXAMPLE if wanted == 3 else "give lines such as 196,242: user, item")
         )
-    plain = {_plain(name) for name in names}
+    plain = {_bare(name) for name in names}
     known = bool(plain & set(_USERS) and plain & set(_ITEMS))
     if columns is not None:
         at = named_columns(names, columns, str(file), wanted)
@@ -205,37 +205,11 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
     return 1, named_columns(names, None, str(file), wanted)
 
 
-def _numbers(text: bytes, begin: int, mark: str | None, at: tuple[int, ...], width: int) -> tuple[Any, Any, Any] | None:
-    """The columns from ``begin`` on if ids are integers as Python writes them and every line is whole; else None."""
-    if mark == "::":
-        if b"\t" in text:
-            return None
-        text, begin, mark = text[begin:].replace(b"::", b"\t"), 0, "\t"
-    if (found := plain_columns(text, begin, mark, width, at)) is not None:
-        return found
-    text = text[begin:]
-    rows = text.rstrip(b"\n")
-    even = mark is None or rows.count(mark.encode()) == (width - 1) * (rows.count(b"\n") + 1)
-    if not even and max(at) == width - 1:
-        return None  # a longer row may have other fields there
-    if any(pattern.search(text) for pattern in _NOT_PLAIN):
-        return None
-    quoted = (line for line in text.split(b"\n") if b'"' in line) if b'"' in text else ()
-    if any(line.count(b'"') % 2 or (mark is not None and line.count(mark.encode()) >= width) for line in quoted):
-        return None  # a field of several lines, none of which is a rating, or one with such marks
-    try:
-        table: NDArray[Any] = np.loadtxt(
-            io.BytesIO(text), dtype=_ROW[: len(at)], delimiter=mark, usecols=at, comments=None, ndmin=1
-        )
-    except (ValueError, OverflowError):
-        return None
-    return table["user"], table["item"], table["rating"] if len(at) == 3 else None
-
-
 def _words(
     file: Path, text: bytes, mark: str | None, begin: int, at: tuple[int, ...], width: int
 ) -> tuple[Any, Any, Any]:
     """The columns with ids as they are written; integers if all of a column are."""
+    need_fields(file, text, "text")
     users, items, values = [], [], []
     lines, after = text.decode().split("\n"), begin
     for number, line in enumerate(lines, 1):

@@ -18,8 +18,8 @@ from mmsbgen.graph.files.tokens import (
     Words,
     after_comments,
     block_ends,
-    parse_decimals,
     parse_integers,
+    parse_numbers,
     split_columns,
 )
 from mmsbgen.graph.files.words import first_other, integers_or_words
@@ -46,7 +46,7 @@ def plain_columns(
     ``mark`` separates the fields; None stands for blanks.  None is returned where a line or a field is not plain: other
     readers take most quotes and blanks beside fields, and integers that are not in their shortest form.
     """
-    parsers = tuple(zip(at, (parse_integers, parse_integers, parse_decimals), strict=False))
+    parsers = tuple(zip(at, (parse_integers, parse_integers, parse_numbers), strict=False))
     if (found := _parsed_columns(text, begin, mark, width, parsers)) is None:
         return None
     first, second, *values = found
@@ -80,7 +80,7 @@ def plain_words(
         if columns is None or not _are_words(block, [columns[0], *(columns[place] for place in at[:2])]):
             raise ValueError("other than plain words")
         places = [edge for place in at[:2] for edge in (columns[place].starts, columns[place].ends)]
-        values = [_found(parse_decimals(columns[place])) for place in at[2:]]
+        values = [_found(parse_numbers(columns[place])) for place in at[2:]]
         return *((each + ends[0]).astype(kind) for each in places), *values
 
     try:
@@ -252,7 +252,7 @@ def _words(
     below = text.find(b"\n", begin) + 1 if header else begin
     values = None
     if len(at) > 2:
-        numbers = _parsed_columns(text, below, delimiter, len(top), [(at[2], parse_decimals)])
+        numbers = _parsed_columns(text, below, delimiter, len(top), [(at[2], parse_numbers)])
         if numbers is None:
             return None
         (values,) = numbers
