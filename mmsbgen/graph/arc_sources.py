@@ -124,20 +124,17 @@ def _from_networkx(source: Any, weights: str | None) -> Arcs:
 def _numbers(
     values: Iterable[Any], first: NDArray[Any], second: NDArray[Any], ids: NDArray[Any], name: str
 ) -> NDArray[np.float64]:
-    listed = list(values)
-    try:
-        return np.array(listed, dtype=np.float64)
-    except (TypeError, ValueError):
-        for value, u, v in zip(listed, first, second, strict=True):
-            try:
-                float(value)
-            except (TypeError, ValueError):
-                a, b = ids[[u, v]].tolist()
-                raise InputError(
-                    f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number, or delete the "
-                    "line if it is a header, or name the columns (--columns A,B,W)"
-                ) from None
-        raise
+    found = np.empty(first.size)
+    for at, value in enumerate(values):
+        try:
+            found[at] = float(value)
+        except (TypeError, ValueError):
+            a, b = ids[[first[at], second[at]]].tolist()
+            raise InputError(
+                f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number, or delete the "
+                "line if it is a header, or name the columns (--columns A,B,W)"
+            ) from None
+    return found
 
 
 def _from_scipy(matrix: Any, directed: bool, weighted: bool, name: str, first_id: int) -> Arcs:
@@ -227,13 +224,6 @@ def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, colu
         ids, places = number_integers(ends)
     if plain is None and weights is not None:
         found = _numbers(values, places[0::2], places[1::2], ids, str(file))
-    return _arcs(places, ids, found, directed, file)
-
-
-def _arcs(
-    places: NDArray[Any], ids: NDArray[Any], found: NDArray[np.float64] | None, directed: bool, file: Path
-) -> Arcs:
-    """Arcs between the ends ``places`` ``[2 A]``, with weights ``[A]`` or None; both ways unless ``directed``."""
     first, second = places[0::2], places[1::2]
     if not directed:
         mirrored = first != second

@@ -152,6 +152,22 @@ def kept_links(weights: Sequence[Any] | NDArray[Any], rule: ReadingOptions, name
     return None
 
 
+def usual_columns(names: Sequence[Any]) -> list[tuple[int, int]]:
+    """The places of the columns of each usual pair that ``names`` have, once each."""
+    lower = [str(name).lower() for name in names]
+    pairs = [pair for pair in USUAL_COLUMNS if all(lower.count(name) == 1 for name in pair)]
+    return [(lower.index(one), lower.index(other)) for one, other in pairs]
+
+
+def weight_columns(names: Sequence[Any], ends: Sequence[int], rule: ReadingOptions) -> list[int]:
+    """The places of the columns of a table that may be weights: the third of ``ends``, or those with such a name."""
+    if len(ends) > 2:
+        return [ends[2]]
+    if rule.columns is not None and rule.threshold is None:
+        return []
+    return [at for at, name in enumerate(names) if str(name).lower() in WEIGHT_NAMES]
+
+
 def need_weights(rule: ReadingOptions, name: str) -> None:
     """Raise InputError if links are chosen by a threshold; the caller found no weights."""
     if rule.threshold is not None:
@@ -168,13 +184,22 @@ def kept_of_some(weights: Sequence[Any], rule: ReadingOptions, name: str) -> NDA
     return kept_links([1 if weight is None else weight for weight in weights], rule, name)
 
 
-def only_column(named: Sequence[Any], rule: ReadingOptions, name: str) -> None:
-    """Raise InputError if a threshold may mean several columns ``named`` like weights."""
-    if rule.threshold is not None and len(named) > 1:
+def kept_of_columns(weights: Mapping[Any, Any], rule: ReadingOptions, name: str) -> NDArray[np.bool_] | None:
+    """As :func:`kept_links`, by the columns of a table that may be weights, each by its name.
+
+    Raises:
+        InputError: As :func:`kept_links`, and if a threshold may mean several columns or none.
+    """
+    if not weights:
+        need_weights(rule, name)
+        return None
+    if rule.threshold is not None and len(weights) > 1:
         raise InputError(
-            f"{name} has several columns of weights, {', '.join(map(str, named))}; name one third: --columns A,B,W "
+            f"{name} has several columns of weights, {', '.join(map(str, weights))}; name one third: --columns A,B,W "
             "(columns=(A, B, W) in Python)"
         )
+    kept, *_ = [kept_links(each, rule, f"{name}, column {column}") for column, each in weights.items()]
+    return kept
 
 
 def _numbers(weights: Iterable[Any], name: str) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ from mmsbgen.graph.files.tokens import (
 )
 from mmsbgen.graph.files.words import first_other, integers_or_words
 from mmsbgen.graph.graph import GraphWarning, Int64Array
-from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, kept_links
+from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, kept_links, weight_columns
 
 __all__ = ["plain_arcs", "plain_columns", "plain_ends", "plain_words"]
 
@@ -120,7 +120,7 @@ def plain_ends(
 
     def chosen(rows: list[text_tables.Row]) -> tuple[int, tuple[int, ...]]:
         header, ends = text_tables.link_columns(rows, reading, "")
-        weights = text_tables.weight_columns(rows[0], header, ends, reading)
+        weights = weight_columns(rows[0] if header else (), ends, reading)
         if len(weights) > 1 or (reading.threshold is not None and not weights):
             raise InputError("the other reader refuses it")
         return header, (*ends[:2], *(weights if reading.weights != "ignore" else []))
@@ -131,7 +131,7 @@ def plain_ends(
     if values is None:
         return ends, None
     top = _row(text, 0, delimiter)
-    name = f"column {top[at[2]] if header else at[2] + 1}"
+    name = f"the table, column {top[at[2]] if header else at[2] + 1}"
     if reading.threshold is not None:
         return ends, kept_links(values, reading, name)
     odd = np.flatnonzero(values != 1)[:1].tolist()

@@ -23,9 +23,9 @@ from mmsbgen.graph.reading_options import (
     USUAL_COLUMNS,
     WEIGHT_NAMES,
     ReadingOptions,
-    kept_links,
-    need_weights,
-    only_column,
+    kept_of_columns,
+    usual_columns,
+    weight_columns,
 )
 
 _MARKS = {",": "commas", ";": "semicolons", "|": "bars", "\t": "tabs"}
@@ -101,8 +101,12 @@ def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tupl
     rows = _even_rows(text, delimiter)
     shown = _shown(rows)
     header, ends = link_columns(rows, reading, shown)
-    kept = _kept(rows, header, ends, reading)
     body = rows[header:]
+    weights = {
+        rows[0][at] if header else at + 1: [with_point(row[at]) for row in body]
+        for at in weight_columns(rows[0] if header else (), ends, reading)
+    }
+    kept = kept_of_columns(weights, reading, "the table")
     first, second = ([row[end] for row in body] for end in ends[:2])
     comment = next((word for word in (*first, *second) if " #" in word), None)
     if comment is not None:
@@ -143,7 +147,11 @@ def read_arcs(
 
 def arc_columns(rows: list[Row], columns: Sequence[Any] | None, *, weights: str | None) -> tuple[int, tuple[int, ...]]:
     """Number of header rows, and the columns of the two ends and, with ``weights``, of the weight."""
-    header, ends = _usual_columns(rows) if columns is None else _named_columns(rows, columns, _shown(rows))
+    ends: tuple[int, ...]
+    if columns is not None:
+        header, ends = _named_columns(rows, columns, _shown(rows))
+    else:
+        header, ends = next(((1, usual) for usual in usual_columns(rows[0])), (0, (0, 1)))
     names = [name.lower() for name in rows[0]]
     others = [at for at in range(len(names)) if at not in ends]
     if weights is not None and len(ends) < 3:
@@ -172,13 +180,6 @@ def _need_ids(rows: list[Row], ends: Sequence[int]) -> None:
             raise InputError(
                 f"the row {row} lacks an id; fill it in, or delete the row: --vertices FILE adds vertices without links"
             )
-
-
-def _usual_columns(rows: list[Row]) -> tuple[int, tuple[int, ...]]:
-    """One row of header and the columns of the two ends, if that has a usual pair of names; else 0, 0 and 1."""
-    names = [name.lower() for name in rows[0]]
-    pairs = [pair for pair in USUAL_COLUMNS if all(names.count(name) == 1 for name in pair)]
-    return (1, tuple(map(names.index, pairs[0]))) if pairs else (0, (0, 1))
 
 
 def _even_rows(text: str, delimiter: str | None) -> list[Row]:
@@ -256,16 +257,15 @@ def rows_of(lines: Iterable[str], delimiter: str | None) -> Iterator[Row]:
 
 def _found_columns(rows: list[Row], shown: str) -> tuple[int, tuple[int, ...]]:
     """Number of header rows, and the columns of the two ends."""
-    names = [name.lower() for name in rows[0]]
-    usual = [pair for pair in USUAL_COLUMNS if all(names.count(name) == 1 for name in pair)]
-    may_be_ids = len(names) == 2 and any(word in rows[0] for row in rows[1:] for word in row)
+    usual = usual_columns(rows[0])
+    may_be_ids = len(rows[0]) == 2 and any(word in rows[0] for row in rows[1:] for word in row)
     if len(usual) == 1 and len(rows) > 1 and not may_be_ids:
-        return 1, (names.index(usual[0][0]), names.index(usual[0][1]))
+        return 1, usual[0]
     if len(usual) == 1 and len(rows) == 1:
         raise InputError(
             "the only row is a header by its names: put links below it; if it is a link, give --columns 1,2"
         )
-    if len(names) != 2:
+    if len(rows[0]) != 2:
         raise InputError(f"it is not clear which columns are the two ends of a link; name them: {_REMEDY}. {shown}")
     if (header := _has_header(rows)) is None:
         raise InputError(
@@ -312,29 +312,6 @@ def _named_columns(rows: list[Row], columns: Sequence[Any], shown: str) -> tuple
     usable = [name for name in names if name and "," not in name and names.count(name) == 1][:2]
     such = f"; name two, such as --columns {shlex.quote(','.join(usable))}" if len(usable) == 2 else ""
     raise InputError(f"{several}; the first row has {there}{such}. {shown}")
-
-
-def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingOptions) -> NDArray[np.bool_] | None:
-    """Which rows below the header are links by their weights, in ``ends[2]`` or a column so named; None for all."""
-    if not (named := weight_columns(rows[0], header, ends, reading)):
-        need_weights(reading, "the table")
-        return None
-    places = [rows[0][at] if header else at + 1 for at in named]
-    only_column(places, reading, "the table")
-    checked = [
-        kept_links([with_point(row[at]) for row in rows[header:]], reading, f"column {place}")
-        for at, place in zip(named, places, strict=True)
-    ]
-    return checked[0]
-
-
-def weight_columns(top: Row, header: int, ends: tuple[int, ...], reading: ReadingOptions) -> list[int]:
-    """The columns that may be weights: ``ends[2]``, or those that the first row ``top`` names so."""
-    if len(ends) > 2:
-        return [ends[2]]
-    if not header or (reading.columns is not None and reading.threshold is None):
-        return []
-    return [at for at, word in enumerate(top) if word.lower() in WEIGHT_NAMES]
 
 
 _REMEDY = "--columns A,B (columns=(A, B) in Python), by names of a header or, without one, by numbers from 1 on"
