@@ -148,8 +148,15 @@ def kept_links(weights: Sequence[Any] | NDArray[Any], rule: ReadingOptions, name
         return numbers >= rule.threshold
     odd = weights[np.asarray(weights) != 1][:1].tolist() if is_array else [w for w in weights if not _is_one(w)][:1]
     if odd:
-        raise InputError(f"{name}: a link has weight {odd[0]!r}; the model takes unweighted links. {_CHOICES}")
+        raise InputError(f"{name}: a link has weight {_shown(odd[0])}; the model takes unweighted links. {_CHOICES}")
     return None
+
+
+def _shown(weight: Any) -> str:
+    try:
+        return repr(float(weight)).removesuffix(".0")
+    except (TypeError, ValueError):
+        return repr(weight)
 
 
 def usual_columns(names: Sequence[Any]) -> list[tuple[int, int]]:
@@ -198,7 +205,7 @@ def kept_of_columns(weights: Mapping[Any, Any], rule: ReadingOptions, name: str)
             f"{name} has several columns of weights, {', '.join(map(str, weights))}; name one third: --columns A,B,W "
             "(columns=(A, B, W) in Python)"
         )
-    kept, *_ = [kept_links(each, rule, f"{name}, column {column}") for column, each in weights.items()]
+    kept, *_ = [kept_links(each, rule, f"column {column} of {name}") for column, each in weights.items()]
     return kept
 
 

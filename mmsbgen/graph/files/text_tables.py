@@ -187,9 +187,9 @@ def _even_rows(text: str, delimiter: str | None) -> list[Row]:
     text = text[excel.end() :] if (excel := _EXCEL.match(text)) else text
     lines = list(_lines(text))
     if delimiter is not None:
-        _refuse_torn(line for line in lines if line.count('"') % 2)
+        _refuse_torn(lines, delimiter)
         _refuse_unclear_comments(text[text.find(lines[0]) :] if lines else "", delimiter)
-    rows = _checked_rows(lines, delimiter)
+    rows = list(rows_of(lines, delimiter))
     if delimiter is not None:  # spreadsheets write empty rows, and a delimiter behind the last cell
         rows = [row for row in rows if any(row)]
         if len(rows) > 1 and all(len(row) == len(rows[0]) + 1 and not row[-1] for row in rows[1:]):
@@ -205,26 +205,13 @@ def _even_rows(text: str, delimiter: str | None) -> list[Row]:
     return rows
 
 
-def _refuse_torn(lines: Iterable[str]) -> None:
-    """Raise InputError for the first of ``lines`` whose quotes are not closed in their line."""
-    if (torn := next(iter(lines), None)) is not None:
-        raise InputError(f"{_cut(torn)!r} has a quote that is not closed; a row must be one line: mend or delete it")
-
-
-def _checked_rows(lines: list[str], delimiter: str | None) -> list[Row]:
-    """The rows of ``lines``, one each; raises InputError for quotes that are not closed in their line."""
-    rows: list[Row] = []
-    too_long: InputError | None = None
-    try:
-        rows = list(rows_of(lines, delimiter))
-    except InputError as error:
-        too_long = error
-    if '"' in "".join(lines[-1:]) or len(rows) < len(lines):
-        # Lines below an open quote belong to it.
-        _refuse_torn(line for line in lines if '"' in line and len(list(rows_of([line, ","], delimiter))) < 2)
-    if too_long is not None:
-        raise too_long
-    return rows
+def _refuse_torn(lines: list[str], delimiter: str) -> None:
+    """Raise InputError for the first of ``lines`` whose quotes are not closed in it: lines below would belong to it."""
+    for line in lines:
+        if '"' in line and (line.count('"') % 2 or len(list(rows_of([line, ","], delimiter))) < 2):
+            raise InputError(
+                f"{_cut(line)!r} has a quote that is not closed; a row must be one line: mend or delete it"
+            )
 
 
 def _refuse_unclear_comments(text: str, delimiter: str) -> None:
