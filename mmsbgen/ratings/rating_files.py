@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,6 @@ _RATINGS = ("rating", "ratings", "score", "stars", "overall", "value", "bookrati
 _REMEDY = "name them: --columns USER,ITEM,RATING (as_ratings(..., columns=(...)) in Python), or number them from 1 on"
 _EXAMPLE = "a file of ratings has lines such as 196,242,3: user, item, rating"
 _SIGN = re.compile(rb"\S")
-#: Lines of a quoted field, at most.
-_LINES_OF_A_FIELD = 1000
 
 
 def read_ratings(
@@ -140,12 +138,26 @@ def _place(names: Sequence[str], column: Any, where: str) -> int:
     raise InputError(f"{where} has no column {column!r}; there are {', '.join(names)}")
 
 
-def _row(lines: list[str], mark: str | None) -> tuple[list[str], int]:
-    """The fields of a row, and its lines: several where a quoted field goes on in the next one."""
+def _rows(file: Path, lines: list[str], begin: int, mark: str | None) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each row below ``begin`` lines, and its first line: a quoted field may go on in the next."""
     if mark in (None, "::"):
-        return [word.strip() for word in lines[0].split(mark)], 1
-    rows = csv.reader(lines, delimiter=mark, skipinitialspace=True)
-    return [word.strip() for word in next(rows)], rows.line_num
+        for number, line in enumerate(lines[begin:], begin + 1):
+            yield number, [word.strip() for word in line.strip().split(mark)]
+        return
+    rows = csv.reader((f"{line.strip()}\n" for line in lines[begin:]), delimiter=mark, skipinitialspace=True)
+    number = begin + 1
+    try:
+        for row in rows:
+            count = begin + rows.line_num + 1 - number
+            if count > 1 and "".join(lines[number - 1 : number - 1 + count]).count('"') % 2:
+                raise InputError(
+                    f"{file}, line {number}: a quoted field does not end within {count} lines; close it, or delete the "
+                    "line"
+                )
+            yield number, [word.strip() for word in row]
+            number += count
+    except csv.Error as error:
+        raise InputError(f"{file}, line {number}: {error}; close its quotes, or delete the line") from None
 
 
 def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int) -> tuple[Any, Any, Any]:
@@ -161,7 +173,7 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         raise InputError(f"{file} has no rating; {_EXAMPLE}")
     # In 7;12;4,5 the comma is of a number.
     mark = next((mark for mark in ("::", "\t", *sorted(",;|", key=first.count, reverse=True)) if mark in first), None)
-    names, _ = _fields_from(file, [*[""] * skipped, first], skipped + 1, mark)
+    _, names = next(_rows(file, [*[""] * skipped, first], skipped, mark))
     header, at = _header(file, names, columns, wanted)
     begin, place = skipped + header, 0
     for _ in range(begin):
@@ -211,14 +223,11 @@ def _words(
     """The columns with ids as they are written; integers if all of a column are."""
     need_fields(file, text, "text")
     users, items, values = [], [], []
-    lines, after = text.decode().split("\n"), begin
-    for number, line in enumerate(lines, 1):
-        shown = line.strip()
-        if number <= after or not shown:
-            continue
-        row, after = _fields_from(file, lines, number, mark)
+    lines = text.decode().split("\n")
+    for number, row in _rows(file, lines, begin, mark):
         if not any(row):
             continue  # as spreadsheets write empty rows
+        shown = lines[number - 1].strip()
         # After a last column of ratings, more is the rest of a number with a decimal comma, or a comma in an id.
         if len(row) <= max(at) or (len(at) == 3 and max(at) == width - 1 and any(row[width:])):
             raise InputError(
@@ -233,23 +242,6 @@ def _words(
             values.append(_rating(file, number, row[at[2]]))
     user_ids, item_ids = (integers_or_words(Words.of([word.encode() for word in words])) for words in (users, items))
     return user_ids, item_ids, np.array(values, np.float64)
-
-
-def _fields_from(file: Path, lines: list[str], number: int, mark: str | None) -> tuple[list[str], int]:
-    """The fields of the row that begins with a line, and the number of its last line."""
-    own = [lines[number - 1].strip()]
-    try:
-        row, count = _row(own, mark)
-        if mark not in (None, "::") and own[0].count('"') % 2:
-            own = [f"{line}\n" for line in lines[number - 1 : number - 1 + _LINES_OF_A_FIELD]]
-            row, count = _row(own, mark)
-    except csv.Error as error:
-        raise InputError(f"{file}, line {number}: {error}; close its quotes, or delete the line") from None
-    if count > 1 and "".join(own[:count]).count('"') % 2:
-        raise InputError(
-            f"{file}, line {number}: a quoted field does not end within {count} lines; close it, or delete the line"
-        )
-    return row, number + count - 1
 
 
 def _rating(file: Path, number: int, word: str) -> float:
