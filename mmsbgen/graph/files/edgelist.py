@@ -267,14 +267,15 @@ def _checked_blocks(
     for block, bad, result in side_by_side(lambda ends: parsed(*ends), block_ends(text)):
         if bad is not None:
             line, counts = block.text.split(b"\n")[bad], np.bincount(block.lines)
-            raise _wrong_line(file, lines_before + bad + 1, block.line(bad), line, counts[counts > 0])
+            raise _wrong_line(file, lines_before + bad + 1, line, counts[counts > 0])
         yield block, cast(Result, result)
         done, lines_before = done + len(block.text), lines_before + block.n_lines
         told.tell(done, len(text))
 
 
-def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, counts: Int64Array) -> InputError:
-    """The error of a line with ``fields``, among lines with ``counts`` ``[L]`` of fields."""
+def _wrong_line(file: Path, number: int, line: bytes, counts: Int64Array) -> InputError:
+    """The error of a line, among lines with ``counts`` ``[L]`` of fields."""
+    fields = split_fields(line + b"\n").words()
     where, widths = f"{file}, line {number}: {shown(line.strip())}", np.unique(counts)
     pairs = int((counts == 2).sum())
     if len(widths) > 2 and 2 * pairs < len(counts) and not all(map(INTEGER.fullmatch, fields)):

@@ -133,11 +133,6 @@ class Fields(Words):
         counts = np.bincount(self.lines)
         return int(np.flatnonzero((counts != 0) & (counts != 2))[0])
 
-    def line(self, number: int) -> list[bytes]:
-        """The fields of one line."""
-        low, high = np.searchsorted(self.lines, [number, number + 1])
-        return [self.text[a:b] for a, b in zip(self.starts[low:high], self.ends[low:high], strict=True)]
-
 
 def split_fields(text: bytes) -> Fields:
     """Split ``text``, which ends with a newline, at whitespace.
