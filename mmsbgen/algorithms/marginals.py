@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
+from mmsbgen.algorithms.functions import check_undirected
 from mmsbgen.algorithms.programs import Programs, programs
 from mmsbgen.algorithms.row_rounds import check_number, check_tolerance
 from mmsbgen.base.errors import InputError
@@ -240,11 +241,7 @@ def _chosen(arcs: Arcs, beliefs: Array, received: Array, log_coupling: Array) ->
 def undirected(graph: Any) -> Arcs:
     """The links of a graph, each once; raises :class:`InputError` for a directed one."""
     arcs = as_arcs(graph)
-    if arcs.directed:
-        raise InputError(
-            f"{arcs.name} is directed, and messages go both ways: give an undirected graph, such as "
-            "graph.to_undirected() of networkx; leave out --directed"
-        )
+    check_undirected(arcs, "messages go both ways")
     return simple(arcs)
 
 
