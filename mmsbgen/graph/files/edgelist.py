@@ -38,8 +38,8 @@ from mmsbgen.graph.files.file_bytes import (
     text_lines,
 )
 from mmsbgen.graph.files.plain_tables import plain_ends
-from mmsbgen.graph.files.text_tables import find_delimiter, read_ends
-from mmsbgen.graph.files.tokens import Fields, Words, after_comments, block_ends, parse_integers, split_fields
+from mmsbgen.graph.files.text_tables import delimiter_of, read_ends
+from mmsbgen.graph.files.tokens import Fields, Words, block_ends, parse_integers, split_fields
 from mmsbgen.graph.files.words import (
     FEW_ROWS,
     INTEGER,
@@ -56,8 +56,6 @@ from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, UInt32Array
 from mmsbgen.graph.ids import number_integers
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
-#: The begin of a file from which the kind of its columns is found.
-_SAMPLE_BYTES = 1 << 16
 #: The first line of KONECT's files: the third column is a weight, the fourth a time.
 _KONECT = re.compile(rb"%\s*(sym|asym|bip)[ \t]+[a-z]+[ \t]*(?=\r?\n)")
 # Without the first letter, whose case varies: search with a fixed prefix is fast in a large file.
@@ -124,8 +122,6 @@ def table_layout(file: Path, text: bytes, reading: ReadingOptions) -> tuple[str 
 
     The begin of a ``text`` decides.  Raises as :func:`load_edge_list`.
     """
-    first = after_comments(text)
-    begin = text[first : text.find(b"\n", first + _SAMPLE_BYTES) + 1 or len(text)]
     konect = _KONECT.match(text)
     if konect and konect[1] == b"bip":
         raise InputError(
@@ -133,12 +129,8 @@ def table_layout(file: Path, text: bytes, reading: ReadingOptions) -> tuple[str 
             "ids that differ"
         )
     if konect and reading.columns is None:
-        width = len(begin.partition(b"\n")[0].split())
-        return (None, (1, 2, 3)) if width > 2 else None
-    try:
-        delimiter = find_delimiter(begin.decode("utf-8"), is_csv=".csv" in file.name.lower())
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+        return (None, (1, 2, 3)) if len(next(_link_lines(text), b"").split()) > 2 else None
+    delimiter = delimiter_of(file, text)
     return None if delimiter is None and reading.columns is None else (delimiter, reading.columns)
 
 
@@ -215,8 +207,11 @@ def _links_of_words(
         refuse_twins(record_path(file) or short_name(file), distinct)
         ids = word_ids(file, distinct)
     pairs = places[:n_ends].reshape(-1, 2).astype(np.uint32, copy=False)
-    if chosen is not None and len(pairs) >= FEW_ROWS and not np.isin(*pairs.T).any():
-        warn_of_disjoint(chosen)
+    if chosen is not None and len(pairs) >= FEW_ROWS:
+        is_there = np.zeros((2, ids.size), np.bool_)
+        is_there[0, pairs[:, 0]] = is_there[1, pairs[:, 1]] = True
+        if not is_there.all(axis=0).any():
+            warn_of_disjoint(chosen)
     return (pairs if kept is None else pairs[kept]), ids
 
 

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import with_point
+from mmsbgen.graph.files.tokens import after_comments
 from mmsbgen.graph.graph import GraphWarning
 from mmsbgen.graph.reading_options import (
     USUAL_COLUMNS,
@@ -38,13 +40,23 @@ _ONLY_QUOTED = re.compile(r'\s*"[^"]*"( +"[^"]*")+\s*')
 _ATTRIBUTES = re.compile(r"\S+\s+\S+\s+\{.*\}")
 #: A first line by which a file tells Excel the delimiter.
 _EXCEL = re.compile(r"sep=([,;|\t])\r?\n")
-_SAMPLE_LINES = 200
+_SAMPLE_BYTES, _SAMPLE_LINES = 1 << 16, 200
 _SHOWN_ROWS = 3
 
 Row = list[str]
 
 
-def find_delimiter(text: str, *, is_csv: bool) -> str | None:
+def delimiter_of(file: Path, text: bytes) -> str | None:
+    """As :func:`_delimiter`, by the begin of the ``text`` of a file, which errors name."""
+    first = after_comments(text)
+    begin = text[first : text.find(b"\n", first + _SAMPLE_BYTES) + 1 or len(text)]
+    try:
+        return _delimiter(begin.decode("utf-8"), is_csv=".csv" in file.name.lower())
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def _delimiter(text: str, *, is_csv: bool) -> str | None:
     """The delimiter of a table, or None for ids that are separated by blanks.
 
     ``text`` is the begin of a file, in whole lines.  ``is_csv`` says that the file's name ends in ``.csv``.
