@@ -25,11 +25,11 @@ N = Argument("n", "u32", "scalar", "vertices")
 STEP = Argument("step", "u32", "scalar", "this round")
 #: Names in kernels that no array of a declaration may have.
 _WORDS = re.compile(
-    r"(?:first|sent)(?:_\w+|\d*)|n_(?:blocks|here|hubs|kept|mine|near_list|there)|"
-    + "all_teams alone arc arcs arcs_left arrivals arrived at base before begin begin_of block coming "
+    r"(?:first|sent)(?:_\w+|\d*)|n_(?:bins?|blocks|here|hubs|kept|mine|near_list|there)|"
+    + "all_teams alone arc arcs arcs_left arrivals arrived at base before begin begin_of bin block coming "
     "counter counts degree degree_of_u each end ends few found fresh got here high i item k kept_parity "
     "kept_turned lane last list low me middle mine most most_rounds most_work n nanoseconds near_list next now "
-    "of_all offsets old other owner parity part parts queue reach released round size skipped step sums "
+    "of_all offsets old other owner parity part parts queue reach released round size skipped step stride sums "
     "take tally targets team there those total turn turn_of_tally turned u until v vertex warp weights what "
     "work".replace(" ", "|")
 )

@@ -94,11 +94,13 @@ def launch_fused(on: Launches, a: Rounds, state: dict[str, int], width: np.float
 
 
 #: Places of ``counts``, as in the template.
-NEXT, ARCS, KEPT, STEP, ODD, LEAST_LEFT, TOTAL = range(7)
+NEXT, ARCS, KEPT, STEP, ODD, LEAST_LEFT, TOTAL, OVERFLOW = range(8)
 #: A round that pulls becomes one that pushes when fewer than one vertex in so many is in the frontier.
 _TO_PUSH = 18
 #: Rounds, and thousands of vertices, that one work-item takes in a launch, so that the host can stop it.
 MOST_WORK = 1 << 14
+#: Most vertices of a work-item's bin.
+CAPACITY = 64
 #: Most blocks for each compute unit that share arcs.
 SHARING = 16
 
@@ -109,12 +111,12 @@ class LaunchedRounds:
     def __init__(self, on: Launches, a: Rounds) -> None:
         self.on, self.a, self.n = on, a, on.count
         self.block = int(on.config["block_size"])
-        self.queued = on.config["frontier"] == "queue"
+        self.queued, self.bins = on.config["frontier"] != "scan", on.config["frontier"] == "bins"
         self.per_item = int(on.config["per_item"])
         counts = on.read("counts")
         self.size, self.kept, self.step, self.total = (int(counts[at]) for at in (NEXT, KEPT, STEP, TOTAL))
         self.arcs, self.left = int(counts[ARCS]), self.total
-        if self.queued and a.refill == "least" and self.size:
+        if on.config["frontier"] == "queue" and a.refill == "least" and self.size:
             self.kept = 0  # what is not removed with the given frontier need not be told apart
         if on.config["team"] == "merge":
             on.room("ends", self.n + -(-self.n // (self.block * self.per_item)), np.uint32)
@@ -127,7 +129,7 @@ class LaunchedRounds:
             self.limit = self.width
 
     def _launch(self, entry: str, count: int, **scalars: np.generic) -> None:
-        per_item = 1 if entry == "walk" else self.per_item
+        per_item = 1 if entry in ("walk", "concatenate") else self.per_item
         self.on.launch(entry, -(-count // (self.block * per_item)), self.block, **scalars)
 
     def _counted(self) -> Any:
@@ -140,7 +142,7 @@ class LaunchedRounds:
         return counts
 
     def _cleared(self, kept: int) -> None:
-        self.on.write("counts", np.array([0, 0, kept, 0, 0, NONE, self.total], np.uint32))
+        self.on.write("counts", np.array([0, 0, kept, 0, 0, NONE, self.total, 0], np.uint32))
 
     def run(self) -> None:
         """Launch rounds until none is left."""
@@ -197,6 +199,9 @@ class LaunchedRounds:
             given = {"k": np.uint32(self.k)}
         given["step"] = step
         blocks = self._blocks_of_arcs() if self.on.config["team"] == "merge" and not pulls else 0
+        n_bins = blocks * self.block or -(-(self.n if pulls else self.size) // self.per_item)
+        if self.bins:
+            given["stride"] = np.uint32(min(CAPACITY + 1, self.n // n_bins))
         if pulls:
             self._launch("pull", self.n, n=n, **given)
         elif blocks:
@@ -206,13 +211,22 @@ class LaunchedRounds:
             self.on.launch("push", blocks, self.block, n=n, size=size, **given)
         else:
             self._launch("push", self.size, size=np.uint32(self.size), **given)
-        scans = not (self.queued or pulls)
+        if self.bins:
+            if given["stride"]:
+                self._launch("concatenate", n_bins, n_bins=np.uint32(n_bins), **given)
+            counts = self.on.read("counts")
+            scans = bool(counts[OVERFLOW])
+            if scans:
+                self._cleared(int(counts[KEPT]))
+        else:
+            scans = not (self.queued or pulls)
         if scans and self.a.active:
             self._launch("collect", self.n, step=np.uint32(self.step + 1), n=n)
         elif scans:
             self._peel()
         self._counted()
-        self.on.swap("queue", "next")
+        if scans or not self.bins:
+            self.on.swap("queue", "next")
         self.step += 1
 
     def _blocks_of_arcs(self) -> int:

@@ -37,8 +37,8 @@ _TEAM = Axis(
 _WALK = Axis("walk", (0, 64, 1024, 16384, 1 << 30), "largest frontier that one work-item (fused: one block) has alone")
 _FRONTIER = Axis(
     "frontier",
-    ("queue", "scan"),
-    "whether rounds list the next frontier, or a scan finds it",
+    ("queue", "scan", "bins"),
+    "whether rounds list the next frontier, a scan finds it, or work-items have bins for it and a scan is for overflow",
 )
 _DIRECTION = Axis("direction", ("push", "auto", "pull"), "arcs out of the frontier, or arcs into what is left")
 _TO_PULL = Axis("to_pull", (4, 15, 60), "a round pulls if its arcs are more than this fraction of those left")
@@ -176,6 +176,7 @@ def _scalar(name: str, ctype: str, doc: str) -> Argument:
 
 
 _ENDS = Argument("ends", "u32", "inout", "[2 n] sums of degrees up to each vertex of a block, and before each block")
+_STRIDE = _scalar("stride", "u32", "words of a bin, of which the first is its size")
 _SIZE = _scalar("size", "u32", "vertices of the list")
 _LIMIT = _scalar("limit", "real", "end of the window of distances")
 _K = _scalar("k", "u32", "core number of the vertices of this round")
@@ -217,15 +218,18 @@ def rounds_entries(a: Rounds, config: Config) -> Mapping[str, tuple[Argument, ..
              "least": (_scalar("first_k", "u32", "core number to begin with"),)}[a.refill]  # fmt: skip
     kept = (*_lists(a), _scalar("size_kept", "u32", "vertices in kept")) if a.refill else ()
     found: dict[str, tuple[Argument, ...]] = {}
+    bin_of = (_STRIDE,) if config["frontier"] == "bins" else ()
     merged = (_ENDS, N) if config["team"] == "merge" else ()
     if config.get("direction") != "pull":
-        found["push"] = (*base, *_lists(a), *merged, *given, _SIZE)
+        found["push"] = (*base, *_lists(a), *merged, *given, _SIZE, *bin_of)
     if merged:
         found["measure"] = (*ARCS_OUT[:1], _QUEUE, _ENDS, N, _SIZE)
         found["carry"] = (_ENDS, _COUNTS, N, _SIZE)
     if config.get("direction") in ("auto", "pull"):
-        found["pull"] = (*ARCS_OUT[:1], *ARCS_IN, *a.state, _NEXT, _COUNTS, STEP, N)
-    if config["frontier"] == "scan" and a.active:
+        found["pull"] = (*ARCS_OUT[:1], *ARCS_IN, *a.state, _NEXT, _COUNTS, STEP, N, *bin_of)
+    if bin_of:
+        found["concatenate"] = (*a.state, _QUEUE, _NEXT, _COUNTS, *given, _scalar("n_bins", "u32", "bins"), _STRIDE)
+    if config["frontier"] != "queue" and a.active and ("push" in found or bin_of):
         found["collect"] = (*ARCS_OUT[:1], *a.state, _NEXT, _COUNTS, STEP, N)
     if a.refill == "window":
         lists = (_KEPT, _KEPT_NEXT, _PENDING) if config["frontier"] != "scan" else ()

@@ -50,7 +50,7 @@ LOOPS: list[dict[str, Any]] = [
     {},
     {"loop": "launches", "walk": 0, "block_size": 8, "per_item": 1, "frontier": "scan"},
     {"loop": "whole", "walk": 0, "block_size": 64, "per_item": 1, "team": "grid"},
-    {"loop": "launches", "walk": 0, "block_size": 8, "per_item": 16, "frontier": "queue", "team": "merge"},
+    {"loop": "launches", "walk": 0, "block_size": 8, "per_item": 16, "frontier": "bins", "team": "merge"},
 ]
 
 

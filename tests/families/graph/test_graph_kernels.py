@@ -82,7 +82,7 @@ def test_one_core_alone_however_rounds_are_made(opencl_device: Device) -> None:
     spec, problem = GRAPH.kernel("cores"), GRAPH.problem()
     launched = {"loop": "launches", "block_size": 8, "per_item": 1, "team": "item", "walk": 0, "frontier": "queue"}
     traits = traits_of(opencl_device.info)
-    for change in ({}, {"frontier": "scan"}, {"team": "merge"}, {"loop": "whole", "team": "grid"}):
+    for change in ({}, {"frontier": "scan"}, {"frontier": "bins", "team": "merge"}, {"loop": "whole", "team": "grid"}):
         config = dict(spec.default(problem, traits)) | launched | change
         assert spec.space.refusal(config, problem, traits) is None
         bound = build(opencl_device, spec, problem, config)

@@ -17,6 +17,7 @@ from mmsbgen.base.errors import ConfigError, InputError, LaunchLimitError
 from mmsbgen.families import family
 from mmsbgen.families.graph import inputs, launched_rounds
 from mmsbgen.families.graph.generated import workload
+from mmsbgen.families.graph.launched_rounds import LaunchedRounds
 from mmsbgen.families.graph.ranks import pagerank, tiles
 from mmsbgen.graph import Arcs
 from mmsbgen.kernels.build import build, release, traits_of, upload
@@ -117,6 +118,28 @@ def test_lists_that_overflow_at_once(processor: Device, monkeypatch: pytest.Monk
             config = dict(spec.default(PROBLEM, Traits("opencl", "cpu", compute_units=64))) | {"walk": 0}
             assert list(wrong(processor, name, config, some)) == []
             monkeypatch.setitem(GRAPH.kernels, name, spec)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bfs", "sssp", "cores"])
+def test_bins_that_overflow_are_scanned_for(name: str, processor: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A work-item has one vertex or the arcs of many; bins of 64 have room, those of 1, 2 and 3 often do not."""
+    some = {shape: graphs()[shape] for shape in ("clique", "two hubs", "loops", "one way", "hub on a path")}
+    launch, launched = LaunchedRounds._launch, list[str]()
+    monkeypatch.setattr(
+        LaunchedRounds,
+        "_launch",
+        lambda self, entry, *of, **more: (launched.append(entry), launch(self, entry, *of, **more)),
+    )
+    spec = GRAPH.kernel(name)
+    for changes in ({"team": "item", "block_size": 1}, {"team": "merge", "block_size": 8}):
+        config = dict(spec.default(PROBLEM, Traits("opencl", "cpu"))) | {"walk": 0, "per_item": 16, "frontier": "bins"}
+        for room in (1, 2, 3, 64):
+            monkeypatch.setattr(launched_rounds, "CAPACITY", room)
+            launched.clear()
+            assert list(wrong(processor, name, config | changes, some)) == []
+            assert "concatenate" in launched
+            assert "collect" in launched or name == "cores" or room == 64
 
 
 @pytest.mark.slow
@@ -242,8 +265,8 @@ def test_fused_loops_compile_for_cuda() -> None:
         ("sssp", {"loop": "phases", "team": "item", "walk": 1024}),
         ("cores", {"loop": "phases", "block_size": 1024}),
         ("widest", {"loop": "phases", "team": "warp"}),
-        ("sssp", {"loop": "launches", "team": "merge", "frontier": "queue", "blocks_per_unit": 1}),
-        ("cores", {"loop": "launches", "team": "item", "frontier": "scan", "blocks_per_unit": 1}),
+        ("sssp", {"loop": "launches", "team": "merge", "frontier": "bins", "blocks_per_unit": 1}),
+        ("cores", {"loop": "launches", "team": "item", "frontier": "bins", "blocks_per_unit": 1}),
         ("pagerank", {"lanes": 4, "blocks_per_unit": 1}),
         ("pagerank", LARGE),
         ("pagerank", LARGE | {"balance": "tiles", "held": 208}),
