@@ -370,6 +370,15 @@ def run_rounds(
     return on.run_declared(rounds, arcs, found | inputs.lists_of(arcs, first))
 
 
+def check_undirected(arcs: Arcs, why: str) -> None:
+    """Raise :class:`InputError` for a directed graph."""
+    if arcs.directed:
+        raise InputError(
+            f"{arcs.name} is directed, and {why}: give an undirected graph, such as graph.to_undirected() of networkx; "
+            "leave out --directed"
+        )
+
+
 def check_weights(arcs: Arcs, *, infinite: bool = False) -> None:
     """Raise :class:`InputError` for a weight that is negative, NaN or, unless ``infinite``, infinite."""
     if arcs.weights is None:

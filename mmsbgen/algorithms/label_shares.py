@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from mmsbgen.algorithms.functions import check_weights
+from mmsbgen.algorithms.functions import check_undirected, check_weights
 from mmsbgen.algorithms.known_labels import Format, LabelWarning, known_labels
 from mmsbgen.algorithms.row_rounds import divided, run_rounds, totals
 from mmsbgen.base.errors import InputError, warn_user
@@ -130,11 +130,7 @@ def propagate(
     if not 0 < alpha < 1:
         raise InputError(f"alpha={alpha}: give a number above 0 and below 1")
     arcs = as_arcs(graph, weights=weights)
-    if arcs.directed:
-        raise InputError(
-            f"{arcs.name} is directed, and labels spread along links: give an undirected graph, such as "
-            "graph.to_undirected() of networkx"
-        )
+    check_undirected(arcs, "labels spread along links")
     check_weights(arcs)
     given = known_labels(arcs, labels, labels_format)
     total = totals(arcs)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, check_weights
+from mmsbgen.algorithms.functions import ConvergenceError, VertexValues, check_undirected, check_weights
 from mmsbgen.algorithms.row_rounds import run_rounds
 from mmsbgen.algorithms.walks import restarts
 from mmsbgen.base.errors import InputError
@@ -154,8 +154,7 @@ def _together(layers: Sequence[Any], weights: str | None) -> tuple[Arcs, Array]:
         raise InputError(f"layers: give a list of 1 to {MOST_FEATURES} graphs")
     each = [as_arcs(layer, weights=weights) for layer in layers]
     for arcs in each:
-        if arcs.directed:
-            raise InputError(f"{arcs.name} is directed, and scores pass along links: give undirected graphs")
+        check_undirected(arcs, "scores pass along links")
         check_weights(arcs)
     numbers: dict[Any, int] = {}
     for name in (name for arcs in each for name in arcs.ids.tolist()):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
+from mmsbgen.algorithms.functions import check_undirected
 from mmsbgen.algorithms.programs import Programs, programs
 from mmsbgen.algorithms.row_rounds import check_number, check_tolerance
 from mmsbgen.base.errors import InputError
@@ -168,8 +169,8 @@ class _Model:
 
 def _model(graph: Any, priors: ArrayLike, coupling: ArrayLike) -> _Model:
     arcs = undirected(graph)
-    weights = _weights("coupling", coupling, (None, None))
-    if len(weights) != weights.shape[1] or not np.array_equal(weights, weights.T):
+    weights = _weights("coupling", coupling, None)
+    if not np.array_equal(weights, weights.T):
         raise InputError("coupling is not symmetric: links have no direction, give coupling[x, y] = coupling[y, x]")
     states = weights.shape[0]
     if states > MOST_STATES:
@@ -240,11 +241,7 @@ def _chosen(arcs: Arcs, beliefs: Array, received: Array, log_coupling: Array) ->
 def undirected(graph: Any) -> Arcs:
     """The links of a graph, each once; raises :class:`InputError` for a directed one."""
     arcs = as_arcs(graph)
-    if arcs.directed:
-        raise InputError(
-            f"{arcs.name} is directed, and messages go both ways: give an undirected graph, such as "
-            "graph.to_undirected() of networkx; leave out --directed"
-        )
+    check_undirected(arcs, "messages go both ways")
     return simple(arcs)
 
 
@@ -268,11 +265,11 @@ def need_messages(arcs: Arcs, states: int, real: Any) -> None:
     need_host_memory(size, f"messages of {states} states on {plural(arcs.n_arcs, 'arc')}", "give fewer states")
 
 
-def _weights(name: str, given: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
+def _weights(name: str, given: ArrayLike, shape: tuple[int, int] | None) -> NDArray[np.float64]:
+    """Weights of a shape, or else ``[Q, Q]``."""
     found = np.asarray(given, dtype=np.float64)
-    wanted = f"[{', '.join('Q' if each is None else str(each) for each in shape)}]"
-    if found.ndim != len(shape) or any(w not in (None, had) for w, had in zip(shape, found.shape, strict=True)):
-        raise InputError(f"{name} has shape {list(found.shape)}: give {wanted}")
+    if found.ndim != 2 or (found.shape != shape if shape else found.shape[0] != found.shape[1]):
+        raise InputError(f"{name} has shape {list(found.shape)}: give {list(shape) if shape else '[Q, Q]'}")
     if not (np.isfinite(found).all() and (found >= 0).all()):
         raise InputError(f"{name} has a weight that is negative or not finite; give finite ones of 0 or more")
     return found

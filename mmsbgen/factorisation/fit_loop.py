@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, ParameterError, warn_user
-from mmsbgen.base.processes import in_parts, side_by_side
+from mmsbgen.base.processes import in_parts
 from mmsbgen.base.progress import stage
 from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.factorisation.device_sweeps import DeviceSweeps
@@ -19,7 +19,7 @@ from mmsbgen.factorisation.fitted_factors import ModelFactors
 from mmsbgen.families.mf.layout import Cells, by_row
 from mmsbgen.families.mf.reference import Factors
 from mmsbgen.ratings import Ratings, as_ratings
-from mmsbgen.ratings.orders import counted, slices
+from mmsbgen.ratings.orders import counted
 from mmsbgen.ratings.ratings import looked_up, mean_and_deviation
 
 #: Ratings of an error in training.
@@ -44,10 +44,8 @@ class Scaled:
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scaled:
         """The scale of ratings; constant ones have scale 1."""
-        parts = slices(values.size)
         mean, deviation = mean_and_deviation(values)
-        low = float(min(side_by_side(lambda part: values[part].min(), parts)))
-        high = float(max(side_by_side(lambda part: values[part].max(), parts)))
+        low, high = float(values.min()), float(values.max())
         constant = deviation <= 1e-12 * max(abs(low), abs(high))
         return cls(mean, 1.0 if constant else deviation, low, high)
 

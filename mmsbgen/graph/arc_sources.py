@@ -16,16 +16,13 @@ from mmsbgen.graph.arcs import Arcs, arcs_of_pairs, check_arcs
 from mmsbgen.graph.files.file_bytes import format_of, need_fields, read_graph_bytes, short_name, text_lines
 from mmsbgen.graph.files.matrix_files import matrix_market, npz_matrix
 from mmsbgen.graph.files.plain_tables import plain_arcs
-from mmsbgen.graph.files.text_tables import find_delimiter, is_weight, read_arcs
+from mmsbgen.graph.files.text_tables import delimiter_of, is_weight, read_arcs
 from mmsbgen.graph.files.tokens import Words
 from mmsbgen.graph.files.words import integers_or_words, number_words, word_ids
 from mmsbgen.graph.graph import Graph
 from mmsbgen.graph.ids import number_ids, number_integers, object_ids
 from mmsbgen.graph.reading_options import USUAL_COLUMNS
 from mmsbgen.graph.sources import as_graph
-
-#: Characters of a text by which the kind of its columns is found.
-_SAMPLE = 1 << 16
 
 
 def as_arcs(
@@ -124,20 +121,17 @@ def _from_networkx(source: Any, weights: str | None) -> Arcs:
 def _numbers(
     values: Iterable[Any], first: NDArray[Any], second: NDArray[Any], ids: NDArray[Any], name: str
 ) -> NDArray[np.float64]:
-    listed = list(values)
-    try:
-        return np.array(listed, dtype=np.float64)
-    except (TypeError, ValueError):
-        for value, u, v in zip(listed, first, second, strict=True):
-            try:
-                float(value)
-            except (TypeError, ValueError):
-                a, b = ids[[u, v]].tolist()
-                raise InputError(
-                    f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number, or delete the "
-                    "line if it is a header, or name the columns (--columns A,B,W)"
-                ) from None
-        raise
+    found = np.empty(first.size)
+    for at, value in enumerate(values):
+        try:
+            found[at] = float(value)
+        except (TypeError, ValueError):
+            a, b = ids[[first[at], second[at]]].tolist()
+            raise InputError(
+                f"{name}: the link from {a!r} to {b!r} has weight {value!r}; give a number, or delete the "
+                "line if it is a header, or name the columns (--columns A,B,W)"
+            ) from None
+    return found
 
 
 def _from_scipy(matrix: Any, directed: bool, weighted: bool, name: str, first_id: int) -> Arcs:
@@ -199,11 +193,7 @@ def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, colu
     """An edge list or a table of arcs, with weights or without."""
     need_fields(file, raw, "integers")
     whole = text_lines(file, raw)
-    begin = whole[: whole.find(b"\n", _SAMPLE) + 1 or len(whole)].decode()
-    try:
-        delimiter = find_delimiter(begin, is_csv=".csv" in file.name.lower())
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+    delimiter = delimiter_of(file, whole)
     found: NDArray[np.float64] | None = None
     values: Sequence[str] = []
     if (plain := plain_arcs(whole, delimiter, columns, weights=weights)) is not None:
@@ -227,13 +217,6 @@ def _from_text(file: Path, raw: bytes, directed: bool, weights: str | None, colu
         ids, places = number_integers(ends)
     if plain is None and weights is not None:
         found = _numbers(values, places[0::2], places[1::2], ids, str(file))
-    return _arcs(places, ids, found, directed, file)
-
-
-def _arcs(
-    places: NDArray[Any], ids: NDArray[Any], found: NDArray[np.float64] | None, directed: bool, file: Path
-) -> Arcs:
-    """Arcs between the ends ``places`` ``[2 A]``, with weights ``[A]`` or None; both ways unless ``directed``."""
     first, second = places[0::2], places[1::2]
     if not directed:
         mirrored = first != second

@@ -56,7 +56,6 @@ _LOAD, _SMALL_LOAD, _SMALL = 0.945, 0.8, 1000
 _MAX_ROUNDS = 1000
 #: Pairs of hash functions that are tried.
 _ATTEMPTS = 16
-_LOOKUP_CHUNK = 1 << 18
 
 
 class EdgeSetError(MmsbgenError):
@@ -135,17 +134,12 @@ class EdgeSet:
         The order within a pair does not matter.  Returns bool of the broadcast shape (0-dimensional for two numbers).
         """
         u, v = np.broadcast_arrays(np.asarray(first), np.asarray(second))
-        found = np.empty(u.shape, dtype=np.bool_)
-        flat_u, flat_v, flat = u.reshape(-1), v.reshape(-1), found.reshape(-1)
-        n_buckets = int(self.n_buckets)
-        for begin in range(0, flat.size, _LOOKUP_CHUNK):
-            a, b = (ends[begin : begin + _LOOKUP_CHUNK] for ends in (flat_u, flat_v))
-            keys = pack_pairs(np.minimum(a, b), np.maximum(a, b))
-            column = keys[:, None]
-            table_0 = self.buckets[bucket_of(keys, self.seeds[0], n_buckets)]
-            table_1 = self.buckets[bucket_of(keys, self.seeds[1], n_buckets) + n_buckets]
-            flat[begin : begin + _LOOKUP_CHUNK] = ((table_0 == column) | (table_1 == column)).any(axis=1)
-        return found
+        a, b, n_buckets = u.reshape(-1), v.reshape(-1), int(self.n_buckets)
+        keys = pack_pairs(np.minimum(a, b), np.maximum(a, b))
+        table_0 = self.buckets[bucket_of(keys, self.seeds[0], n_buckets)]
+        table_1 = self.buckets[bucket_of(keys, self.seeds[1], n_buckets) + n_buckets]
+        found: NDArray[np.bool_] = ((table_0 == keys[:, None]) | (table_1 == keys[:, None])).any(axis=1)
+        return found.reshape(u.shape)
 
 
 def _place(

@@ -14,16 +14,14 @@ from mmsbgen.graph.building import build_graph, check_count
 from mmsbgen.graph.graph import Graph, Int64Array, pack_pairs
 from mmsbgen.graph.ids import number_ids, number_integers, ordered_ids
 from mmsbgen.graph.reading_options import (
-    WEIGHT_NAMES,
     ReadingOptions,
     kept_links,
+    kept_of_columns,
     kept_of_some,
     need_weights,
-    only_column,
+    usual_columns,
+    weight_columns,
 )
-
-#: Usual names of the two columns of a link.
-USUAL = (("source", "target"), ("from", "to"), ("u", "v"), ("src", "dst"), ("Source", "Target"))
 
 
 def from_scipy(matrix: Any, name: str, reading: ReadingOptions, first_id: int = 0) -> Graph:
@@ -199,9 +197,18 @@ def from_table(table: Any, library: str, reading: ReadingOptions, name: str) -> 
     else:
         places, ids = number_ids([*_items(first), *_items(second)], name=name)
     pairs = places.reshape(2, -1)
-    if (kept := _kept(table, library, ends, reading, name)) is not None:
+    named = [found[at] for at in weight_columns(found, [found.index(end) for end in ends], reading)]
+    weights = {column: _weights(_column(table, library, column), library) for column in named}
+    if (kept := kept_of_columns(weights, reading, name)) is not None:
         pairs = pairs[:, kept]
     return build_graph(pairs[0], pairs[1], ids, name=name)
+
+
+def _weights(part: Any, library: str) -> NDArray[Any] | list[Any]:
+    """The weights of a column; None alone if one is missing."""
+    if _first_missing(part, library) is not None:
+        return [None]
+    return np.asarray(part.to_numpy()) if _kind(part, library) in "if" else _list(part, library)
 
 
 def _names(table: Any, library: str) -> list[Any]:
@@ -216,37 +223,13 @@ def _ends(found: list[Any], columns: Sequence[Any] | None, name: str) -> tuple[A
                 times = "no column" if column not in found else "several columns"
                 raise InputError(f"{name} has {times} {column!r}; there are {there}")
         return tuple(columns)
-    for pair in USUAL:
-        if all(found.count(column) == 1 for column in pair):
-            return pair
+    if usual := usual_columns(found):
+        return tuple(found[at] for at in usual[0])
     if len(found) == 2 and found[0] != found[1]:
         return found[0], found[1]
     raise InputError(
         f"{name} has the columns {there}; name the two ends of a link: --columns A,B (columns=(A, B) in Python)"
     )
-
-
-def _kept(
-    table: Any, library: str, ends: tuple[Any, ...], reading: ReadingOptions, name: str
-) -> NDArray[np.bool_] | None:
-    """Which rows are links by their weights, which stand in ``ends[2]`` or in a column so named; None for all."""
-    named = [column for column in _names(table, library) if str(column).lower() in WEIGHT_NAMES]
-    if len(ends) > 2:
-        named = [ends[2]]
-    elif reading.columns is not None and reading.threshold is None:
-        named = []
-    if not named:
-        need_weights(reading, name)
-        return None
-    only_column(named, reading, name)
-    checked = []
-    for column in named:
-        part = _column(table, library, column)
-        if _first_missing(part, library) is not None:
-            return kept_links([None], reading, name)
-        weights = np.asarray(part.to_numpy()) if _kind(part, library) in "if" else _list(part, library)
-        checked.append(kept_links(weights, reading, name))
-    return checked[0]
 
 
 def _values(table: Any, library: str, column: Any, name: str) -> NDArray[np.int64] | list[Any]:

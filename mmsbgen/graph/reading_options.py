@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -53,7 +52,6 @@ FORMATS = (
     "npy",
 )
 
-_ONE = re.compile(r"1(\.0*)?")
 _CHOICES = (
     "--weights ignore counts every row as a link, --weights threshold=X those of weight X or more "
     "(weights='ignore', 'threshold=X' in Python)"
@@ -150,8 +148,31 @@ def kept_links(weights: Sequence[Any] | NDArray[Any], rule: ReadingOptions, name
         return numbers >= rule.threshold
     odd = weights[np.asarray(weights) != 1][:1].tolist() if is_array else [w for w in weights if not _is_one(w)][:1]
     if odd:
-        raise InputError(f"{name}: a link has weight {odd[0]!r}; the model takes unweighted links. {_CHOICES}")
+        raise InputError(f"{name}: a link has weight {_shown(odd[0])}; the model takes unweighted links. {_CHOICES}")
     return None
+
+
+def _shown(weight: Any) -> str:
+    try:
+        return repr(float(weight)).removesuffix(".0")
+    except (TypeError, ValueError):
+        return repr(weight)
+
+
+def usual_columns(names: Sequence[Any]) -> list[tuple[int, int]]:
+    """The places of the columns of each usual pair that ``names`` have, once each."""
+    lower = [str(name).lower() for name in names]
+    pairs = [pair for pair in USUAL_COLUMNS if all(lower.count(name) == 1 for name in pair)]
+    return [(lower.index(one), lower.index(other)) for one, other in pairs]
+
+
+def weight_columns(names: Sequence[Any], ends: Sequence[int], rule: ReadingOptions) -> list[int]:
+    """The places of the columns of a table that may be weights: the third of ``ends``, or those with such a name."""
+    if len(ends) > 2:
+        return [ends[2]]
+    if rule.columns is not None and rule.threshold is None:
+        return []
+    return [at for at, name in enumerate(names) if str(name).lower() in WEIGHT_NAMES]
 
 
 def need_weights(rule: ReadingOptions, name: str) -> None:
@@ -170,13 +191,22 @@ def kept_of_some(weights: Sequence[Any], rule: ReadingOptions, name: str) -> NDA
     return kept_links([1 if weight is None else weight for weight in weights], rule, name)
 
 
-def only_column(named: Sequence[Any], rule: ReadingOptions, name: str) -> None:
-    """Raise InputError if a threshold may mean several columns ``named`` like weights."""
-    if rule.threshold is not None and len(named) > 1:
+def kept_of_columns(weights: Mapping[Any, Any], rule: ReadingOptions, name: str) -> NDArray[np.bool_] | None:
+    """As :func:`kept_links`, by the columns of a table that may be weights, each by its name.
+
+    Raises:
+        InputError: As :func:`kept_links`, and if a threshold may mean several columns or none.
+    """
+    if not weights:
+        need_weights(rule, name)
+        return None
+    if rule.threshold is not None and len(weights) > 1:
         raise InputError(
-            f"{name} has several columns of weights, {', '.join(map(str, named))}; name one third: --columns A,B,W "
+            f"{name} has several columns of weights, {', '.join(map(str, weights))}; name one third: --columns A,B,W "
             "(columns=(A, B, W) in Python)"
         )
+    kept, *_ = [kept_links(each, rule, f"column {column} of {name}") for column, each in weights.items()]
+    return kept
 
 
 def _numbers(weights: Iterable[Any], name: str) -> NDArray[np.float64]:
@@ -198,6 +228,6 @@ def _no_number(weight: Any, name: str) -> InputError:
 
 def _is_one(weight: Any) -> bool:
     try:
-        return _ONE.fullmatch(weight) is not None if isinstance(weight, str) else bool(weight == 1)
+        return float(weight) == 1 if isinstance(weight, str) else bool(weight == 1)
     except (TypeError, ValueError):  # an array or a missing value of pandas
         return False

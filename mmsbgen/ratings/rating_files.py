@@ -6,13 +6,12 @@ import csv
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import is_number, with_point
@@ -32,15 +31,7 @@ _ITEMS = (*(f"{thing}{end}" for thing in _THINGS for end in ("id", "")), "iid", 
 _RATINGS = ("rating", "ratings", "score", "stars", "overall", "value", "bookrating", "ratingvalue", "plays", "count")
 _REMEDY = "name them: --columns USER,ITEM,RATING (as_ratings(..., columns=(...)) in Python), or number them from 1 on"
 _EXAMPLE = "a file of ratings has lines such as 196,242,3: user, item, rating"
-#: Begins of fields that are no integers as Python writes them: +5, 007, -0.  Each begins with a literal, which is fast.
-_NOT_PLAIN = [
-    re.compile(begin + rb"(?<![^\n\t,;| ]" + begin + rb")" + more)
-    for begin, more in ((rb"\+", rb""), (rb"0", rb"[0-9]"), (rb"-0", rb"(?!\.)"))
-]
 _SIGN = re.compile(rb"\S")
-#: Lines of a quoted field, at most.
-_LINES_OF_A_FIELD = 1000
-_ROW = [("user", np.int64), ("item", np.int64), ("rating", np.float64)]
 
 
 def read_ratings(
@@ -118,7 +109,7 @@ def _of_parquet(file: Path, raw: bytes, columns: Sequence[Any] | None, wanted: i
     return ids[0], ids[1], found[2].to_numpy() if wanted == 3 else None
 
 
-def _plain(name: str) -> str:
+def _bare(name: str) -> str:
     return re.sub(r"[\s_\-\"']", "", name.partition(":")[0].lower())
 
 
@@ -132,7 +123,7 @@ def named_columns(names: Sequence[str], columns: Sequence[Any] | None, where: st
         if len(columns) < wanted:
             raise InputError(f"columns={columns!r}: {_REMEDY}")
         return tuple(_place(names, column, where) for column in columns[:wanted])
-    plain, found = [_plain(name) for name in names], []
+    plain, found = [_bare(name) for name in names], []
     for among in (_USERS, _ITEMS, _RATINGS)[:wanted]:
         if (at := next((plain.index(name) for name in among if name in plain), None)) is None:
             raise InputError(f"{where} has the columns {', '.join(names)}; it is not clear which to use: {_REMEDY}")
@@ -147,12 +138,26 @@ def _place(names: Sequence[str], column: Any, where: str) -> int:
     raise InputError(f"{where} has no column {column!r}; there are {', '.join(names)}")
 
 
-def _row(lines: list[str], mark: str | None) -> tuple[list[str], int]:
-    """The fields of a row, and its lines: several where a quoted field goes on in the next one."""
+def _rows(file: Path, lines: list[str], begin: int, mark: str | None) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each row below ``begin`` lines, and its first line: a quoted field may go on in the next."""
     if mark in (None, "::"):
-        return [word.strip() for word in lines[0].split(mark)], 1
-    rows = csv.reader(lines, delimiter=mark, skipinitialspace=True)
-    return [word.strip() for word in next(rows)], rows.line_num
+        for number, line in enumerate(lines[begin:], begin + 1):
+            yield number, [word.strip() for word in line.strip().split(mark)]
+        return
+    rows = csv.reader((f"{line.strip()}\n" for line in lines[begin:]), delimiter=mark, skipinitialspace=True)
+    number = begin + 1
+    try:
+        for row in rows:
+            count = begin + rows.line_num + 1 - number
+            if count > 1 and "".join(lines[number - 1 : number - 1 + count]).count('"') % 2:
+                raise InputError(
+                    f"{file}, line {number}: a quoted field does not end within {count} lines; close it, or delete the "
+                    "line"
+                )
+            yield number, [word.strip() for word in row]
+            number += count
+    except csv.Error as error:
+        raise InputError(f"{file}, line {number}: {error}; close its quotes, or delete the line") from None
 
 
 def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int) -> tuple[Any, Any, Any]:
@@ -168,20 +173,27 @@ def _of_text(file: Path, text: bytes, columns: Sequence[Any] | None, wanted: int
         raise InputError(f"{file} has no rating; {_EXAMPLE}")
     # In 7;12;4,5 the comma is of a number.
     mark = next((mark for mark in ("::", "\t", *sorted(",;|", key=first.count, reverse=True)) if mark in first), None)
-    names, _ = _fields_from(file, [*[""] * skipped, first], skipped + 1, mark)
+    _, names = next(_rows(file, [*[""] * skipped, first], skipped, mark))
     header, at = _header(file, names, columns, wanted)
     begin, place = skipped + header, 0
     for _ in range(begin):
         place = text.find(b"\n", place) + 1 or len(text)
     if not _SIGN.search(text, place):
         raise InputError(f"{file} has a header and nothing below it; {_EXAMPLE}")
-    if (found := _numbers(text, place, mark, at, len(names))) is None:
-        need_fields(file, text, "text")
-        plain = plain_words(text, place, mark, len(names), at) if mark and len(mark) == 1 else None
-        if plain is not None:
-            return integers_or_words(plain[0]), integers_or_words(plain[1]), plain[2]
-        found = _words(file, text, mark, begin, at, len(names))
-    return found
+    return _plain(text, place, mark, len(names), at) or _words(file, text, mark, begin, at, len(names))
+
+
+def _plain(text: bytes, begin: int, mark: str | None, width: int, at: tuple[int, ...]) -> tuple[Any, Any, Any] | None:
+    """The columns from ``begin`` on, in blocks; None if some line is not plain."""
+    if mark == "::":
+        if b"\t" in text or b'"' in text:
+            return None  # quotes mean nothing there
+        text, begin, mark = text[begin:].replace(b"::", b"\t"), 0, "\t"
+    if (numbers := plain_columns(text, begin, mark, width, at)) is not None:
+        return numbers
+    if mark is None or (words := plain_words(text, begin, mark, width, at)) is None:
+        return None
+    return integers_or_words(words[0]), integers_or_words(words[1]), words[2]
 
 
 def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted: int) -> tuple[int, tuple[int, ...]]:
@@ -191,7 +203,7 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
             f"{file}: {len(names)} columns in the first row, {' '.join(names)[:80]!r}; "
             + (_EXAMPLE if wanted == 3 else "give lines such as 196,242: user, item")
         )
-    plain = {_plain(name) for name in names}
+    plain = {_bare(name) for name in names}
     known = bool(plain & set(_USERS) and plain & set(_ITEMS))
     if columns is not None:
         at = named_columns(names, columns, str(file), wanted)
@@ -205,46 +217,17 @@ def _header(file: Path, names: list[str], columns: Sequence[Any] | None, wanted:
     return 1, named_columns(names, None, str(file), wanted)
 
 
-def _numbers(text: bytes, begin: int, mark: str | None, at: tuple[int, ...], width: int) -> tuple[Any, Any, Any] | None:
-    """The columns from ``begin`` on if ids are integers as Python writes them and every line is whole; else None."""
-    if mark == "::":
-        if b"\t" in text:
-            return None
-        text, begin, mark = text[begin:].replace(b"::", b"\t"), 0, "\t"
-    if (found := plain_columns(text, begin, mark, width, at)) is not None:
-        return found
-    text = text[begin:]
-    rows = text.rstrip(b"\n")
-    even = mark is None or rows.count(mark.encode()) == (width - 1) * (rows.count(b"\n") + 1)
-    if not even and max(at) == width - 1:
-        return None  # a longer row may have other fields there
-    if any(pattern.search(text) for pattern in _NOT_PLAIN):
-        return None
-    quoted = (line for line in text.split(b"\n") if b'"' in line) if b'"' in text else ()
-    if any(line.count(b'"') % 2 or (mark is not None and line.count(mark.encode()) >= width) for line in quoted):
-        return None  # a field of several lines, none of which is a rating, or one with such marks
-    try:
-        table: NDArray[Any] = np.loadtxt(
-            io.BytesIO(text), dtype=_ROW[: len(at)], delimiter=mark, usecols=at, comments=None, ndmin=1
-        )
-    except (ValueError, OverflowError):
-        return None
-    return table["user"], table["item"], table["rating"] if len(at) == 3 else None
-
-
 def _words(
     file: Path, text: bytes, mark: str | None, begin: int, at: tuple[int, ...], width: int
 ) -> tuple[Any, Any, Any]:
     """The columns with ids as they are written; integers if all of a column are."""
+    need_fields(file, text, "text")
     users, items, values = [], [], []
-    lines, after = text.decode().split("\n"), begin
-    for number, line in enumerate(lines, 1):
-        shown = line.strip()
-        if number <= after or not shown:
-            continue
-        row, after = _fields_from(file, lines, number, mark)
+    lines = text.decode().split("\n")
+    for number, row in _rows(file, lines, begin, mark):
         if not any(row):
             continue  # as spreadsheets write empty rows
+        shown = lines[number - 1].strip()
         # After a last column of ratings, more is the rest of a number with a decimal comma, or a comma in an id.
         if len(row) <= max(at) or (len(at) == 3 and max(at) == width - 1 and any(row[width:])):
             raise InputError(
@@ -259,23 +242,6 @@ def _words(
             values.append(_rating(file, number, row[at[2]]))
     user_ids, item_ids = (integers_or_words(Words.of([word.encode() for word in words])) for words in (users, items))
     return user_ids, item_ids, np.array(values, np.float64)
-
-
-def _fields_from(file: Path, lines: list[str], number: int, mark: str | None) -> tuple[list[str], int]:
-    """The fields of the row that begins with a line, and the number of its last line."""
-    own = [lines[number - 1].strip()]
-    try:
-        row, count = _row(own, mark)
-        if mark not in (None, "::") and own[0].count('"') % 2:
-            own = [f"{line}\n" for line in lines[number - 1 : number - 1 + _LINES_OF_A_FIELD]]
-            row, count = _row(own, mark)
-    except csv.Error as error:
-        raise InputError(f"{file}, line {number}: {error}; close its quotes, or delete the line") from None
-    if count > 1 and "".join(own[:count]).count('"') % 2:
-        raise InputError(
-            f"{file}, line {number}: a quoted field does not end within {count} lines; close it, or delete the line"
-        )
-    return row, number + count - 1
 
 
 def _rating(file: Path, number: int, word: str) -> float:

@@ -145,7 +145,7 @@ def test_weights_of_the_third_column(tmp_path: Path, labels: Path, processor: De
     assert "--weights ignore makes links of the weights that --weighted uses" in done.stderr
     (tmp_path / "named.csv").write_text("source,target,weight\na,b,2\n")
     done = run("propagate", tmp_path / "named.csv", "--labels", labels)
-    assert "has weight '2'; --weighted spreads by weights. --weights ignore counts" in done.stderr
+    assert "has weight 2; --weighted spreads by weights. --weights ignore counts" in done.stderr
     (tmp_path / "w.txt").write_text("a m 1\nm f -3\n")
     done = run("propagate", tmp_path / "w.txt", "--labels", labels, "--weighted")
     assert done.exit_code == 2

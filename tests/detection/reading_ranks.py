@@ -17,43 +17,47 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.detection.ranks import reading
 from mmsbgen.detection.ranks.reading import follow_reading, read_together
 from mmsbgen.graph import Graph, ReadingOptions, read_graph, split
-from mmsbgen.graph.files import edgelist, tokens
+from mmsbgen.graph.files import tokens
 
-#: Bytes of a block, with a border in its first line for each text below, and bytes by which columns are found.
-BLOCK, SAMPLE = 32, 8
+#: Bytes of a block, and of a file's begin.
+BLOCK, HEAD = 32, 64
 ROWS = [(a, 7 * a % 40) for a in range(60)]
 PLAIN = "".join(f"{a}\t{b}\n" for a, b in ROWS)
 OVER_30 = ReadingOptions(columns=["a", "b", "w"], weights="threshold=30")
-#: Name of the file, its text, and how it is read.
-TEXTS: list[tuple[str, str, ReadingOptions]] = [
+#: Name of the file, its text, and how it is read: what all ranks read, and what one finds that rank 0 must read alone.
+TOGETHER: list[tuple[str, str, ReadingOptions]] = [
     ("plain.txt", PLAIN, ReadingOptions()),
     # Only the last rank has a number that is not uint32.
     ("no-end.txt", PLAIN + "-7 8", ReadingOptions(vertices=[1000])),
     ("apart.txt", "".join(f"{a * 10**15} {b * 10**15}\n" for a, b in ROWS), ReadingOptions()),
     ("both-ways.txt", "".join(f"{a} {b}\n" + f"{b} {a}\n" * (a % 3) for a, b in ROWS), ReadingOptions()),
-    ("words.txt", "".join(f"é{a} v{b}\n" for a, b in ROWS), ReadingOptions()),
-    ("last-word.txt", PLAIN + "x\ty\n", ReadingOptions()),
-    ("header.txt", "left\tright\n" + PLAIN, ReadingOptions()),
-    ("header.csv", "from,to\n" + "".join(f"a {a},b {b}\n" for a, b in ROWS), ReadingOptions()),
-    ("weights.csv", '"a","b","w"\n' + "".join(f'"{a}","{b}",{a}\n' for a, b in ROWS), OVER_30),
     (
         "comments.txt",
-        "# c\n" * 30 + "# Isolated nodes: 99 77\n" + PLAIN.replace("\n", "\n\n# c d e\n"),
+        "# é\n" * 30 + "# Isolated nodes: 99 77\n" + PLAIN.replace("\n", "\n\n# c d e\n"),
         ReadingOptions(),
     ),
-    # Every block ends with a line, whose end is its last byte, the first byte after it, or the byte before that.
+    # The borders of ranges are at the end of a line, before it and behind it.
     *((f"border{n}.txt", ("1111 222\n" * 3 + "1" * (n - 30) + " 3\n") * 20, ReadingOptions()) for n in (31, 32, 33)),
-    ("long.txt", "".join(" " * 100 + f"{a} {b}\n" for a, b in ROWS[:9]), ReadingOptions()),
-    # What other ranks have found decides: on the first row, on a warning, and on how all bytes are read.
-    ("link-on-top.csv", "p q,r s\n" + "".join(f"a {a},b {b}\n" for a, b in ROWS) + "r s,a 1\n", ReadingOptions()),
-    ("ends.csv", "a,b\n" + "".join(f"x{a},y{a}\n" for a, _ in ROWS) + "y1,z\n", ReadingOptions(columns=["a", "b"])),
-    ("latin.txt", PLAIN.replace("\t", " é") + "\udce9 7\n", ReadingOptions()),
+    ("long.txt", "".join(" " * 50 + f"{a} {b}\n" for a, b in ROWS[:9]), ReadingOptions()),
     ("mark.txt", "\ufeff" + PLAIN.replace("\n", "\r\n"), ReadingOptions()),
-    ("empty.txt", "", ReadingOptions()),
-    ("blank.txt", "\n" * 200, ReadingOptions()),
+    ("last-word.txt", PLAIN + "x\ty\n", ReadingOptions()),
+    ("last-byte.txt", PLAIN + "# \udce9\n", ReadingOptions()),
+    ("counts.txt", "60 60\n" + PLAIN, ReadingOptions()),
+    ("counted.txt", "60 60\n" + PLAIN, ReadingOptions(format="text")),
 ]
-BAD = {2: ("bad.txt", 2 * PLAIN + "5 6 7\n" + PLAIN)}
-BAD[3] = "bad.csv", BAD[2][1].replace("\t", ",").replace(" ", ",")
+#: What rank 0 reads alone by its begin.
+ALONE: list[tuple[str, str, ReadingOptions]] = [
+    ("words.txt", "".join(f"é{a} v{b}\n" for a, b in ROWS), ReadingOptions()),
+    ("header.txt", "left\tright\n" + PLAIN, ReadingOptions()),
+    ("weights.csv", '"a","b","w"\n' + "".join(f'"{a}","{b}",{a}\n' for a, b in ROWS), OVER_30),
+    ("columns.txt", PLAIN, ReadingOptions(columns=[2, 1])),
+    ("threshold.txt", PLAIN, ReadingOptions(weights="threshold=1")),
+    ("latin.txt", PLAIN.replace("\t", " é") + "\udce9 7\n", ReadingOptions()),
+    ("short.txt", "1 2\n", ReadingOptions()),
+    ("empty.txt", "", ReadingOptions()),
+]
+TEXTS = TOGETHER + ALONE
+BAD = {size: ("bad.txt", times * PLAIN + "5 6 7\n" + (3 - times) * PLAIN) for size, times in ((2, 2), (3, 1))}
 
 
 def outcome(read: Callable[..., Graph], *of: object) -> tuple[object, ...]:
@@ -78,7 +82,7 @@ def compare(world: World, folder: Path) -> None:
 
 
 def main() -> None:
-    tokens.BLOCK_BYTES, edgelist._SAMPLE_BYTES = BLOCK, SAMPLE
+    tokens.BLOCK_BYTES, reading._HEAD_BYTES = BLOCK, HEAD
     folder = Path(sys.argv[1])
     with World() as world:
         if world.rank == 0:
@@ -89,7 +93,7 @@ def main() -> None:
             name, text = BAD[world.size]
             (folder / name).write_text(text)
             try:
-                read_together(world, folder / name, ReadingOptions(columns=["1", "2"] if name == "bad.csv" else None))
+                read_together(world, folder / name, ReadingOptions())
             except InputError as error:
                 print(error, flush=True)
                 raise SystemExit(error.exit_code) from None

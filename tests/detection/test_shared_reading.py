@@ -13,8 +13,6 @@ import pytest
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.ranks import reading
-from mmsbgen.graph import ReadingOptions
-from mmsbgen.graph.files import edgelist
 from tests.detection import reading_ranks
 from tests.detection.test_ranks import AS_ROOT, HANGS_S
 
@@ -24,17 +22,17 @@ from tests.detection.test_ranks import AS_ROOT, HANGS_S
     ("ranks", "error"),
     [
         (2, "bad.txt, line 121: '5 6 7' has 3 fields"),
-        (3, "bad.csv: row 121 has 3 columns and the first has 2"),
+        (3, "bad.txt, line 61: '5 6 7' has 3 fields"),
     ],
 )
 def test_ranks_read_the_graph_of_one_process(tmp_path: Path, ranks: int, error: str) -> None:
-    """Rank 0 alone reads texts without a link.  The bad line is not among those of rank 0."""
+    """The bad line is not among those of rank 0."""
     launcher = (Path(sys.executable).parent / "mpirun", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
     command = [*launcher, "-n", str(ranks), sys.executable, "-m", reading_ranks.__name__, tmp_path]
     found = subprocess.run(command, capture_output=True, text=True, env=os.environ | AS_ROOT, timeout=HANGS_S)
     alike, bad, *_ = [*found.stdout.splitlines(), "", ""]
-    texts = len(reading_ranks.TEXTS)
-    assert alike == f"{texts} alike, {texts - 2} read together", found.stderr
+    texts, together = len(reading_ranks.TEXTS), len(reading_ranks.TOGETHER)
+    assert alike == f"{texts} alike, {together} read together", found.stderr
     assert bad.startswith(f"{tmp_path}/{error}")
     assert found.returncode == 2
 
@@ -46,18 +44,4 @@ def test_a_file_that_changes_before_all_is_read_is_refused(tmp_path: Path, monke
     monkeypatch.setattr(reading.SharedText, "told", lambda self, own: [own])
     world: Any = SimpleNamespace(rank=0, comm=None, hosts=[("here", 1)])
     with pytest.raises(InputError, match=r"g\.txt changed while it was read"):
-        reading.SharedText(world).read(file, [0, 36], 0, (35, 0))
-
-
-def test_a_large_file_without_lines_is_not_read_to_find_its_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be larger than memory, which who reads it alone finds."""
-    sizes, links_begin = [], edgelist.links_begin
-    monkeypatch.setattr(edgelist, "links_begin", lambda text: sizes.append(len(text)) or links_begin(text))
-    monkeypatch.setattr(reading, "_HEAD_BYTES", 4)
-    monkeypatch.setattr(reading, "_MOST_HEAD", 16)
-    file = tmp_path / "g.txt"
-    file.write_text("1" * 999 + "\n")
-    assert reading._divided(file, ReadingOptions(), 2) is None
-    assert max(sizes) == 16
+        reading.SharedText(world).read(file, [0, 36], (35, 0))

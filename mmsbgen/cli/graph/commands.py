@@ -219,16 +219,12 @@ def rank(graph: Path, seeds: Path, top: int, alpha: float, tolerance: float, max
         done("".join(rows), f"{len(lines)} seeds, {rounds} rounds{lacks}")
 
 
-class _Groups(click.ParamType):  # type: ignore[type-arg]
+def _groups(context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
     """Numbers of groups, separated by commas."""
-
-    name = "K[,K2,...]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        words = str(value).split(",")
-        if not all(word.isdecimal() and int(word) >= 2 for word in words):
-            self.fail(f"{value!r}: give whole numbers of 2 or more, such as 4 or 2,3,4.", param, ctx)
-        return sorted({int(word) for word in words})
+    words = value.split(",")
+    if not all(word.isdecimal() and int(word) >= 2 for word in words):
+        raise click.BadParameter(f"{value!r}: give whole numbers of 2 or more, such as 4 or 2,3,4.")
+    return sorted({int(word) for word in words})
 
 
 @_algorithm(
@@ -236,7 +232,7 @@ class _Groups(click.ParamType):  # type: ignore[type-arg]
     "Groups of vertices with alike links, by belief propagation of the stochastic blockmodel. Lines have an id, its "
     "group and how probable that is. With several K, a table on standard error compares their free energies and that "
     "of one group; the groups of the least are printed.",
-    option("-k", "numbers", type=_Groups(), required=True, help="Numbers of groups."),
+    option("-k", "numbers", metavar="K[,K2,...]", callback=_groups, required=True, help="Numbers of groups."),
     option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Of the starts."),
     option("--starts", type=click.IntRange(1), default=4, help="Starts for each K.", expert=True),
     option("--max-rounds", type=int, default=500, help="Most rounds of a start.", expert=True),

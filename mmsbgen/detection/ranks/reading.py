@@ -1,9 +1,8 @@
-"""A plain edge list or table that the ranks of a run read together.
+"""A plain edge list of integers that the ranks of a run read together.
 
-Each rank reads and parses a range of the lines, which begins and ends at borders of the parser's blocks.  All number
-the ids alike, and send each link to the rank of its smaller vertex, which drops repeated links.  Rank 0 gets the links
-in order: its graph equals that of one process.  It reads alone what has no lines that can be divided: packed files,
-pipes, text in UTF-16, and other formats.
+Each rank reads and parses a range of the lines.  All number the ids alike, and send each link to the rank of its
+smaller vertex, which drops repeated links.  Rank 0 gets the links in order: its graph equals that of one process.  It
+reads alone all other files, those of which a rank finds that they are no such list, too.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import os
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,23 +20,20 @@ import numpy.typing as npt
 
 from mmsbgen.backends.ranks.world import World
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.progress import stage
+from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import need_memory, read_lines
 from mmsbgen.graph import Graph, ReadingOptions, read_graph
 from mmsbgen.graph.building import check_count, directed_keys, graph_of_links, merged_keys
-from mmsbgen.graph.files import edgelist, tokens
+from mmsbgen.graph.files import edgelist
 from mmsbgen.graph.files.file_bytes import (
     BYTE_ORDER_MARK,
     UTF_16,
-    WholeText,
     format_of,
+    need_fields,
     record_path,
-    refuse_empty,
     short_name,
 )
 from mmsbgen.graph.files.graph_files import as_read
-from mmsbgen.graph.files.tokens import Words
-from mmsbgen.graph.files.words import number_words
 from mmsbgen.graph.graph import AT_A_TIME, UInt32Array, UInt64Array, distinct_keys, links_of
 from mmsbgen.graph.ids import number_integers, renumber
 
@@ -46,8 +41,8 @@ __all__ = ["SharedText", "follow_reading", "read_together"]
 
 Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
-#: Bytes of a file's begin by which its format is found, and most by which its columns are.
-_HEAD_BYTES, _MOST_HEAD = 1 << 20, 1 << 26
+#: Bytes of a file's begin, by which its kind is found.
+_HEAD_BYTES = 1 << 20
 #: Flags, and keys, that are exchanged at a time.
 _FLAGS, _KEYS = 1 << 26, 1 << 20
 #: Keys of each rank by which ranges of vertices are chosen.
@@ -60,55 +55,72 @@ def read_together(world: World, source: Any, reading: ReadingOptions) -> Graph:
     divided = None if file is None else _divided(file, reading, world.size)
     if file is None or divided is None:
         return read_graph(source, reading)
-    message = (file, replace(reading, vertices=None), *divided)
+    message = (file, reading.format, *divided)
     world.tell("read", *message)
     graph = follow_reading(world, *message)
-    assert graph is not None
-    return as_read(graph, file, reading)
+    return read_graph(source, reading) if graph is None else as_read(graph, file, reading)
 
 
-def follow_reading(
-    world: World, file: Path, reading: ReadingOptions, cuts: list[int], before: int, state: tuple[int, int]
-) -> Graph | None:
+def follow_reading(world: World, file: Path, format: str, cuts: list[int], state: tuple[int, int]) -> Graph | None:
     """Read a range of the lines of ``file``, one of those between ``cuts``; returns the graph on rank 0.
 
-    ``before`` is the number of bytes before the text.  A rank whose file is not in ``state``, its size and time, gets
-    its lines from rank 0.
+    None there if a rank finds that one process must read it.  A rank whose file is not in ``state``, its size and time,
+    gets its lines from rank 0.
 
-    Raises :class:`InputError` on rank 0 as :func:`mmsbgen.graph.read_graph`, whichever rank finds the reason.
+    Raises :class:`InputError` on rank 0 for a file that cannot be read, that changes, or that needs more memory than is
+    left.
     """
     with stage(f"reading {file.name}", unit="B") as told:
         text = SharedText(world)
         try:
-            ends = edgelist.links_of_text(file, text.read(file, cuts, before, state), reading, told, text)
-            return text.graph(file, *ends)
+            found = text.integers(file, format, cuts, state, told)
+            return None if found is None else text.graph(file, *found)
         finally:
             text.close()
 
 
-def _divided(file: Path, reading: ReadingOptions, ranks: int) -> tuple[list[int], int, tuple[int, int]] | None:
-    """Borders ``[ranks + 1]`` of the ranges of a text's lines, the number of bytes before it, and the file's state.
+def _divided(file: Path, reading: ReadingOptions, ranks: int) -> tuple[list[int], tuple[int, int]] | None:
+    """Borders ``[ranks + 1]`` of the ranges of an edge list's lines, and the file's state.
 
-    None if one process must read it.
+    None if its begin, which may be all of it, shows that one process must read it.
     """
-    if reading.format not in ("auto", "text") or record_path(file) is None:
+    if reading.format not in ("auto", "text") or reading.threshold is not None or record_path(file) is None:
         return None
     try:
         state = _state(file)
         with file.open("rb") as opened:
             head = opened.read(_HEAD_BYTES)
-            while not edgelist.links_begin(head) and len(head) < _MOST_HEAD and (more := opened.read(len(head))):
-                head += more
-        kind = format_of(file, head)
+        if b"\n" not in head or head.startswith((b"\x1f\x8b", *UTF_16)) or format_of(file, head) != "text":
+            return None
+        begin = _plain(head[: head.rindex(b"\n") + 1].removeprefix(BYTE_ORDER_MARK))
+        if begin is None or edgelist.table_layout(file, begin, reading) is not None:
+            return None
+        if edgelist.integer_ids(file, begin, Stage("")) is None:
+            return None
     except (OSError, ValueError, InputError):
         return None  # what is wrong is found by who reads it alone
-    if kind != "text" or head.startswith((b"\x1f\x8b", *UTF_16)) or b"\n" not in head:
+    cuts = [state[0] * at // ranks for at in range(ranks + 1)]
+    return None if len(head) == state[0] else (cuts, state)
+
+
+def _integers(file: Path, raw: bytes, told: Stage) -> tuple[npt.NDArray[Any], int] | None:
+    """As :func:`mmsbgen.graph.files.edgelist.integer_ids`; None for other lines, too."""
+    try:
+        return None if (text := _plain(raw)) is None else edgelist.integer_ids(file, text, told)
+    except InputError:
         return None
-    before, block = len(BYTE_ORDER_MARK) * head.startswith(BYTE_ORDER_MARK), tokens.BLOCK_BYTES
-    # The first range has the lines by which the columns are found.
-    least, blocks = edgelist.links_begin(head[before:]), -(-state[0] // block)
-    cuts = [before + block * max(blocks * at // ranks, -(-least // block)) for at in range(1, ranks)]
-    return None if not least or cuts[0] >= state[0] else ([0, *cuts, state[0]], before, state)
+
+
+def _plain(text: bytes) -> bytes | None:
+    """Lines of a file that all have their end; None if they are no text in UTF-8."""
+    try:
+        if not text.isascii():
+            text.decode()
+    except UnicodeDecodeError:
+        return None
+    if b"\0" in text:
+        return None
+    return text if text.endswith(b"\n") else text + b"\n"
 
 
 def _state(file: Path) -> tuple[int, int]:
@@ -132,8 +144,15 @@ def _lines(file: Path, cut: tuple[int, int], state: tuple[int, int], readers: in
     return found
 
 
-class SharedText(WholeText):
-    """A text of which each rank reads a part."""
+class SharedText:
+    """A text of which each rank reads a part.
+
+    All ranks call the same methods in the same order.
+
+    Attributes:
+        rank: number of this rank.
+        here: number of ranks on this machine, which share its memory.
+    """
 
     def __init__(self, world: World) -> None:
         self._world, self._comm, self.rank = world, world.comm, world.rank
@@ -144,7 +163,7 @@ class SharedText(WholeText):
         """End the thread that works while this rank answers."""
         self._worker.shutdown(wait=False)
 
-    def read(self, file: Path, cuts: list[int], before: int, state: tuple[int, int]) -> bytes:
+    def read(self, file: Path, cuts: list[int], state: tuple[int, int]) -> bytes:
         """The lines of this rank; the arguments are as in :func:`follow_reading`."""
         world, ranges = self._world, list(itertools.pairwise(cuts))
         has = self.rank == 0 or _is_same(file, state)
@@ -158,13 +177,30 @@ class SharedText(WholeText):
                 part = np.empty(size, np.uint8)
                 world.receive(part)
                 raw = part.tobytes()
-        counts = self._gathered(len(raw), raw.count(b"\n"))[: self.rank].sum(axis=0)
-        self.begin, self.lines_before = max(0, int(counts[0]) - before), int(counts[1])
-        refuse_empty(file, raw, self)
-        return raw
+        return raw if self.rank else raw.removeprefix(BYTE_ORDER_MARK)
+
+    def integers(
+        self, file: Path, format: str, cuts: list[int], state: tuple[int, int], told: Stage
+    ) -> tuple[UInt32Array, Ints] | None:
+        """The links in the lines of this rank ``[L, 2]``, and the ids of all ranks ``[N]``.
+
+        None if the text is no edge list of integers, or perhaps none.  The arguments are as in :func:`follow_reading`.
+        """
+        parts = [self.read(file, cuts, state)]
+        self.agree(lambda: need_fields(file, parts[0], "integers", self.here))
+        found = self.agree(lambda: _integers(file, parts.pop(), told))  # which frees the text
+        if not all(self.told(found is not None)) or found is None:
+            return None
+        numbers, n_ends = found
+        firsts, sizes = zip(*self.told((numbers[:2].tolist() if n_ends else [], n_ends)), strict=True)
+        first = next(filter(None, firsts), None)
+        if first is None or (format == "auto" and edgelist.may_begin_with_counts(first, sum(sizes))):
+            return None
+        ids, places = self.number_integers(numbers)
+        return np.ascontiguousarray(places[:n_ends].reshape(-1, 2), np.uint32), ids
 
     def told(self, own: Result) -> list[Result]:
-        """As :meth:`mmsbgen.graph.files.file_bytes.WholeText.told`."""
+        """What each rank has found, in their order; a few numbers or flags."""
         data = np.frombuffer(pickle.dumps(own), np.uint8)
         sizes = self._gathered(data.size)[:, 0]
         ends = np.cumsum(sizes)
@@ -175,7 +211,7 @@ class SharedText(WholeText):
         return [pickle.loads(part.tobytes()) for part in np.split(found, ends[:-1])]
 
     def agree(self, work: Callable[[], Result]) -> Result:
-        """As :meth:`mmsbgen.graph.files.file_bytes.WholeText.agree`; rank 0 raises, and ends the others."""
+        """What ``work`` returns here; of ranks that raise :class:`InputError`, the first one ends all, by rank 0."""
         refusal, found = "", []
         try:
             found.append(self._answering(work))
@@ -199,7 +235,7 @@ class SharedText(WholeText):
         return working.result()
 
     def either(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """As :meth:`mmsbgen.graph.files.file_bytes.WholeText.either`."""
+        """Which of ``flags`` ``[N]`` any rank has set."""
         mpi = self._world.mpi
         for first in range(0, flags.size, _FLAGS):
             self._wait(self._comm.Iallreduce(mpi.IN_PLACE, flags[first : first + _FLAGS].view(np.uint8), mpi.MAX))
@@ -232,20 +268,6 @@ class SharedText(WholeText):
         for part in self._of_others(own):
             own = number_integers(np.concatenate([own, part]))[0]
         return self._shared(own).view(np.int64)
-
-    def number_words(self, words: Words) -> tuple[Words, npt.NDArray[Any]]:
-        """As :func:`mmsbgen.graph.files.words.number_words`, of the words of all ranks."""
-        distinct, places = number_words(words)
-        own = distinct.words()
-        known = set(own)
-        text = np.frombuffer(b"\n".join(known), np.uint8)
-        for part in self._of_others(text):
-            known.update(part.tobytes().split(b"\n") if part.size else [])
-        if self.rank == 0:
-            text = np.frombuffer(b"\n".join(sorted(known)), np.uint8)
-        every = self._shared(text).tobytes().split(b"\n")
-        index = {word: place for place, word in enumerate(every)}
-        return Words.of(every), np.fromiter(map(index.__getitem__, own), np.uint32, len(own))[places]
 
     def _of_others(self, own: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
         """The arrays of the other ranks at rank 0, one after another, of the type of ``own``; none elsewhere."""

@@ -35,13 +35,13 @@ def graph_array(arcs: Arcs, name: str, real: Any) -> NDArray[Any]:
     if name.endswith("offsets"):
         return arcs.offsets
     if name.endswith("weights"):
-        return np.zeros(1, real) if arcs.weights is None else _rows(arcs.weights.astype(real))
-    return _rows(arcs.targets)
+        return np.zeros(1, real) if arcs.weights is None else device_rows(arcs.weights.astype(real))
+    return device_rows(arcs.targets)
 
 
-def _rows(array: NDArray[Any]) -> NDArray[Any]:
+def device_rows(array: NDArray[Any]) -> NDArray[Any]:
     """At least one row: a device has no empty array."""
-    return array if array.size else np.zeros(1, array.dtype)
+    return array if len(array) else np.zeros((1, *array.shape[1:]), array.dtype)
 
 
 def _lists(arcs: Arcs, *counts: int) -> Inputs:
@@ -153,7 +153,13 @@ def state_of_triangles(arcs: Arcs) -> Inputs:
     np.cumsum(np.bincount(earlier, minlength=arcs.n_vertices), out=offsets[1:])
     found = np.zeros((arcs.n_vertices, 2), np.uint32)
     n = np.uint32(arcs.n_vertices)
-    return {"later_offsets": offsets, "later": _rows(later), "earlier": _rows(earlier), "found": found, "n": n}
+    return {
+        "later_offsets": offsets,
+        "later": device_rows(later),
+        "earlier": device_rows(earlier),
+        "found": found,
+        "n": n,
+    }
 
 
 def state_of_pagerank(

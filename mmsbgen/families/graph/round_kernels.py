@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, BFS, CORES, SSSP, STEP, WIDEST, N, Rounds
+from mmsbgen.families.graph.declare import ARCS_IN, ARCS_OUT, STEP, N, Rounds
 from mmsbgen.families.graph.launched_rounds import LaunchedRounds, fused_entries, scalars
 from mmsbgen.kernels.family import Argument, KernelSpec, Launch
 from mmsbgen.kernels.host_program import Launches
@@ -273,7 +273,3 @@ def rounds_kernel(name: str, doc: str, a: Rounds, **given: Any) -> KernelSpec:
         program=partial(_program, a),
         **given,
     )
-
-
-#: The declared algorithms in rounds by the names of their kernels.
-ROUNDS = {"bfs": BFS, "sssp": SSSP, "widest": WIDEST, "cores": CORES}

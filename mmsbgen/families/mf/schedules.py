@@ -106,9 +106,8 @@ def _by_item_blocks(cells: Cells, block: int, *, apart: bool) -> Part:
 
 
 def _tiled(cells: Cells, n_tiles: int) -> list[Part]:
-    found = layout.tiles(cells, n_tiles)
-    arrays = {"cells": found.cells, "steps": found.steps, "arrived": np.zeros(1, np.uint32)}
-    return [Part("sgd_tiles", found.order, found.order.size, arrays)]
+    part = _by_steps(layout.tiles(cells, n_tiles))
+    return [replace(part, kernel="sgd_tiles", count=part.order.size)]
 
 
 def _unordered(kernel: str, cells: Cells, _: int) -> list[Part]:

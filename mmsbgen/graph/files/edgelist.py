@@ -30,10 +30,7 @@ from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.graph.building import graph_of_pairs
 from mmsbgen.graph.files.file_bytes import (
-    WHOLE,
-    WholeText,
     foreign_format,
-    holds_first,
     need_fields,
     read_graph_bytes,
     record_path,
@@ -41,23 +38,24 @@ from mmsbgen.graph.files.file_bytes import (
     text_lines,
 )
 from mmsbgen.graph.files.plain_tables import plain_ends
-from mmsbgen.graph.files.text_tables import find_delimiter, read_ends
-from mmsbgen.graph.files.tokens import Fields, Words, after_comments, block_ends, parse_integers, split_fields
+from mmsbgen.graph.files.text_tables import delimiter_of, read_ends
+from mmsbgen.graph.files.tokens import Fields, Words, block_ends, parse_integers, split_fields
 from mmsbgen.graph.files.words import (
     FEW_ROWS,
     INTEGER,
     as_int64,
     first_other,
+    integers_or_words,
+    number_words,
     refuse_twins,
     shown,
     warn_of_disjoint,
     word_ids,
 )
 from mmsbgen.graph.graph import Graph, GraphWarning, Int64Array, UInt32Array
+from mmsbgen.graph.ids import number_integers
 from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, need_weights
 
-#: The begin of a file from which the kind of its columns is found.
-_SAMPLE_BYTES = 1 << 16
 #: The first line of KONECT's files: the third column is a weight, the fourth a time.
 _KONECT = re.compile(rb"%\s*(sym|asym|bip)[ \t]+[a-z]+[ \t]*(?=\r?\n)")
 # Without the first letter, whose case varies: search with a fixed prefix is fast in a large file.
@@ -97,59 +95,33 @@ def graph_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) 
     texts = [raw]
     del raw  # so that it is freed once it is parsed: only the callee has it
     return graph_of_pairs(
-        *links_of_text(file, texts.pop(), reading, told), name=short_name(file), file=record_path(file)
+        *_links_of_text(file, texts.pop(), reading, told), name=short_name(file), file=record_path(file)
     )
 
 
-def links_of_text(
-    file: Path, raw: bytes, reading: ReadingOptions, told: Stage, among: WholeText = WHOLE
-) -> tuple[UInt32Array, NDArray[Any]]:
-    """The links of a text, uint32 ``[L, 2]``, and the ids ``[N]`` of all vertices.
-
-    Of a text that several processes read, ``raw`` is the part of this one, in whole lines, and ends are its own; the
-    first process has the ids, and its part is at least as long as :func:`links_begin` says.
-
-    Raises as :func:`load_edge_list`.
-    """
-    among.agree(lambda: need_fields(file, raw, "integers", among.here))
-    text = text_lines(file, raw, among)
-    isolated = _isolated_ids(text)
-    layout = None if among.rank else _table_layout(file, text, reading)
-    if (layout := among.told(layout)[0]) is not None:
-        delimiter, columns = layout
-        chosen = replace(reading, columns=columns)
-        if among is WHOLE and not isolated:
-            try:
-                plain = plain_ends(text, delimiter, chosen)
-            except InputError as error:
-                raise InputError(f"{file}: {error}") from None
-            if plain is not None:
-                return _links_of_words(file, plain[0], isolated, among, plain[1], columns)
-        among.agree(lambda: need_fields(file, text, "text", among.here))
-        found, kept = _table(file, text, delimiter, chosen, among)
-        return _links_of_words(file, Words.of(found), isolated, among, kept, columns)
+def _links_of_text(file: Path, raw: bytes, reading: ReadingOptions, told: Stage) -> tuple[UInt32Array, NDArray[Any]]:
+    """The links of a text, uint32 ``[L, 2]``, and the ids ``[N]`` of all vertices."""
+    need_fields(file, raw, "integers")
+    text = text_lines(file, raw)
+    if (layout := table_layout(file, text, reading)) is not None:
+        return _links_of_table(file, text, layout[0], replace(reading, columns=layout[1]))
     need_weights(reading, str(file))
-    if (numbers := _all_integers(file, text, told, among)) is not None:
-        if reading.format == "auto":
-            _refuse_counts(file, numbers, among)
-        if (extra := _in_all(as_int64(Words.of(isolated)), among)) is not None:
-            raw = text = b""  # of a large graph they take more than the numbers
-            n_ends = numbers.size
-            ids, places = among.number_integers(np.concatenate([numbers, extra]) if extra.size else numbers)
-            return np.ascontiguousarray(places[:n_ends].reshape(-1, 2), np.uint32), ids
-
-    words = among.agree(lambda: _words(file, text, told, among))
-    return _links_of_words(file, _without_header(file, words, text, among), isolated, among)
+    if (numbers := integer_ids(file, text, told)) is not None:
+        found, n_ends = numbers
+        if reading.format == "auto" and may_begin_with_counts(found[:2].tolist(), n_ends):
+            _refuse_counts(file, found[:n_ends])
+        raw = text = b""  # of a large graph they take more than the numbers
+        ids, places = number_integers(found)
+        return np.ascontiguousarray(places[:n_ends].reshape(-1, 2), np.uint32), ids
+    words = _without_header(file, _words(file, text, told), text)
+    return _links_of_words(file, words, _isolated_ids(text))
 
 
-def links_begin(text: bytes) -> int:
-    """Where the lines end by which the kind of columns is found; 0 if ``text``, the begin of a file, is too short."""
-    return text.find(b"\n", after_comments(text) + _SAMPLE_BYTES) + 1
+def table_layout(file: Path, text: bytes, reading: ReadingOptions) -> tuple[str | None, Sequence[Any] | None] | None:
+    """The delimiter of a table, None for blanks, and the columns of its links; None for a plain edge list.
 
-
-def _table_layout(file: Path, text: bytes, reading: ReadingOptions) -> tuple[str | None, Sequence[Any] | None] | None:
-    """The delimiter of a table, None for blanks, and the columns of its links; None for a plain edge list."""
-    begin = text[after_comments(text) : links_begin(text) or len(text)]
+    The begin of a ``text`` decides.  Raises as :func:`load_edge_list`.
+    """
     konect = _KONECT.match(text)
     if konect and konect[1] == b"bip":
         raise InputError(
@@ -157,47 +129,56 @@ def _table_layout(file: Path, text: bytes, reading: ReadingOptions) -> tuple[str
             "ids that differ"
         )
     if konect and reading.columns is None:
-        width = len(begin.partition(b"\n")[0].split())
-        return (None, (1, 2, 3)) if width > 2 else None
-    try:
-        delimiter = find_delimiter(begin.decode("utf-8"), is_csv=".csv" in file.name.lower())
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+        return (None, (1, 2, 3)) if len(next(_link_lines(text), b"").split()) > 2 else None
+    delimiter = delimiter_of(file, text)
     return None if delimiter is None and reading.columns is None else (delimiter, reading.columns)
 
 
-def _table(
-    file: Path, text: bytes, delimiter: str | None, reading: ReadingOptions, among: WholeText
-) -> tuple[list[bytes], NDArray[np.bool_] | None]:
-    """The ids of all rows of a table in order, ``[2 L]``, and which are links."""
+def _links_of_table(
+    file: Path, text: bytes, delimiter: str | None, reading: ReadingOptions
+) -> tuple[UInt32Array, NDArray[Any]]:
+    """As :func:`_links_of_text`, of a table."""
+    isolated = _isolated_ids(text)
     try:
-        *ends, kept = read_ends(text.decode("utf-8"), delimiter, reading, among)
+        if not isolated and (plain := plain_ends(text, delimiter, reading)) is not None:
+            words, kept = plain
+        else:
+            need_fields(file, text, "text")
+            *ends, kept = read_ends(text.decode("utf-8"), delimiter, reading)
+            words = Words.of([word.encode() for pair in zip(*ends, strict=True) for word in pair])
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
-    return [word.encode() for pair in zip(*ends, strict=True) for word in pair], kept
+    return _links_of_words(file, words, isolated, kept, reading.columns)
 
 
-def _in_all(found: Result | None, among: WholeText) -> Result | None:
-    """``found``, or None if another process has found None."""
-    return found if all(among.told(found is not None)) else None
+def integer_ids(file: Path, text: bytes, told: Stage) -> tuple[NDArray[Any], int] | None:
+    """The ids of an edge list, or of a part of it, if all are integers.
+
+    Ids are uint32 if all fit, else int64: first those of the links in order ``[2 L]``, then isolated vertices.  The
+    second value is ``2 L``.
+
+    Raises:
+        InputError: For a line that is no link, before any id that is no integer.
+    """
+    if (isolated := as_int64(Words.of(_isolated_ids(text)))) is None:
+        return None
+    if (numbers := _integer_pairs(file, text, told)) is None:
+        return None
+    return np.concatenate([numbers, isolated]) if isolated.size else numbers, numbers.size
 
 
-def _refuse_counts(file: Path, numbers: NDArray[Any], among: WholeText) -> None:
+def may_begin_with_counts(first: list[int], n_ends: int) -> bool:
+    """Whether the second number of a list's ``first`` row is that of the other links, of which ``n_ends`` are ends."""
+    return n_ends > 2 and first[1] == n_ends // 2 - 1
+
+
+def _refuse_counts(file: Path, ends: NDArray[Any]) -> None:
     """Raise InputError if the first line of an edge list ``[2 L]`` may be the numbers of vertices and links.
 
     So begin files of METIS, whose other lines are neighbours, and lists with a line of counts.
     """
-    holds = holds_first(numbers.size, among)
-    top, rest = (numbers[:2].tolist(), numbers[2:]) if holds else ([], numbers)
-    extent = (int(rest.min()), int(rest.max())) if rest.size else None
-    tops, sizes, extents = zip(*among.told((top, rest.size, extent)), strict=True)
-    n_lines, found = sum(sizes) // 2, [one for one in extents if one is not None]
-    if n_lines == 0:
-        return
-    n, m = next(filter(None, tops))
-    if n < 2 or min(least for least, _ in found) < 0 or max(most for _, most in found) > n:
-        return
-    if m == n_lines or (n == m and n == n_lines):
+    (n, m), rest = ends[:2].tolist(), ends[2:]
+    if n >= 2 and rest.min() >= 0 and rest.max() <= n:
         raise InputError(
             f"{file}: it is not clear whether the first line, {shown(b'%d %d' % (n, m))}, is a link, or the numbers of "
             f"vertices and links. If it is a link, give --format text; if the file is METIS's, --format metis; else "
@@ -209,42 +190,32 @@ def _links_of_words(
     file: Path,
     words: Words | Int64Array,
     isolated: list[bytes],
-    among: WholeText,
     kept: NDArray[np.bool_] | None = None,
     chosen: Sequence[Any] | None = None,
 ) -> tuple[UInt32Array, NDArray[Any]]:
-    """As :func:`links_of_text`, of the ids ``[2 L]`` of all rows in order, of which those ``kept`` are links.
+    """As :func:`_links_of_text`, of the ids ``[2 L]`` of all rows in order, of which those ``kept`` are links.
 
     Ids that are integers already come without ``isolated`` ones.
     A warning tells if the columns that the user has ``chosen`` have no id in common.
     """
-    ids: NDArray[Any]
     n_ends = len(words)
-    if isinstance(words, np.ndarray):
-        ids, places = among.number_integers(words)
-    elif (numbers := _in_all(as_int64(words := words.and_more(isolated)), among)) is not None:
-        ids, places = among.number_integers(numbers)
+    found = words if isinstance(words, np.ndarray) else integers_or_words(words.and_more(isolated))
+    if isinstance(found, np.ndarray):
+        ids, places = number_integers(found)
     else:
-        distinct, places = among.number_words(words)
-        if not among.rank:
-            refuse_twins(record_path(file) or short_name(file), distinct)
-        # The others need no more than their number.
-        ids = np.arange(len(distinct)) if among.rank else word_ids(file, distinct)
+        distinct, places = number_words(found)
+        refuse_twins(record_path(file) or short_name(file), distinct)
+        ids = word_ids(file, distinct)
     pairs = places[:n_ends].reshape(-1, 2).astype(np.uint32, copy=False)
-    if chosen is not None and sum(among.told(len(pairs))) >= FEW_ROWS:
-        both = np.ones(ids.size, np.bool_)
-        for end in range(2):
-            here = np.zeros(ids.size, np.bool_)
-            here[pairs[:, end]] = True
-            both &= among.either(here)
-        if not both.any() and not among.rank:
+    if chosen is not None and len(pairs) >= FEW_ROWS:
+        is_there = np.zeros((2, ids.size), np.bool_)
+        is_there[0, pairs[:, 0]] = is_there[1, pairs[:, 1]] = True
+        if not is_there.all(axis=0).any():
             warn_of_disjoint(chosen)
-    if kept is not None:
-        pairs = pairs[kept]
-    return pairs, ids
+    return (pairs if kept is None else pairs[kept]), ids
 
 
-def _words(file: Path, text: bytes, told: Stage, among: WholeText) -> Words:
+def _words(file: Path, text: bytes, told: Stage) -> Words:
     """All ids of the text in order, ``[2 L]``."""
     kind = np.uint32 if len(text) < 1 << 32 else np.int64
 
@@ -252,40 +223,18 @@ def _words(file: Path, text: bytes, told: Stage, among: WholeText) -> Words:
         return np.stack([block.starts, block.ends]).astype(kind)
 
     found, begin = [np.zeros((2, 0), kind)], 0
-    for block, part in _checked_blocks(file, text, told, edges, among):
+    for block, part in _checked_blocks(file, text, told, edges):
         part += kind(begin)
         found.append(part)
         begin += len(block.text)
     return Words(text, *np.concatenate(found, axis=1))
 
 
-def _all_integers(file: Path, text: bytes, told: Stage, among: WholeText) -> NDArray[Any] | None:
-    """The ids in order, ``[2 L]`` as :func:`_integer_pairs`; None if any of the whole text is not an integer."""
-
-    def found() -> NDArray[Any] | InputError | None:
-        try:
-            return _integer_pairs(file, text, told, among)
-        except InputError as error:
-            return error
-
-    numbers = among.agree(found)
-    # A process that has found a word has not looked at the lines after it.
-    if not all(among.told(numbers is not None)):
-        return None
-
-    def checked() -> NDArray[Any] | None:
-        if isinstance(numbers, InputError):
-            raise numbers
-        return numbers
-
-    return among.agree(checked)
-
-
-def _integer_pairs(file: Path, text: bytes, told: Stage, among: WholeText) -> NDArray[Any] | None:
+def _integer_pairs(file: Path, text: bytes, told: Stage) -> NDArray[Any] | None:
     """All ids of the text in order ``[2 L]``, uint32 if all fit, else int64; None if any is not an integer."""
     numbers: NDArray[Any] = np.empty(2 * text.count(b"\n"), dtype=np.uint32)
     end = 0
-    for _, part in _checked_blocks(file, text, told, parse_integers, among):
+    for _, part in _checked_blocks(file, text, told, parse_integers):
         if part is None:
             return None
         if part.size and numbers.dtype != np.int64 and not 0 <= part.min() <= part.max() < 1 << 32:
@@ -297,7 +246,7 @@ def _integer_pairs(file: Path, text: bytes, told: Stage, among: WholeText) -> ND
 
 
 def _checked_blocks(
-    file: Path, text: bytes, told: Stage, of: Callable[[Fields], Result], among: WholeText
+    file: Path, text: bytes, told: Stage, of: Callable[[Fields], Result]
 ) -> Iterator[tuple[Fields, Result]]:
     """Yield the file in blocks of whole lines, after checking that every line has two fields or none.
 
@@ -309,18 +258,19 @@ def _checked_blocks(
         bad = block.first_line_without_two()
         return block, bad, of(block) if bad is None else None
 
-    done, lines_before = 0, among.lines_before
-    for block, bad, result in side_by_side(lambda ends: parsed(*ends), block_ends(text, among.begin)):
+    done, lines_before = 0, 0
+    for block, bad, result in side_by_side(lambda ends: parsed(*ends), block_ends(text)):
         if bad is not None:
             line, counts = block.text.split(b"\n")[bad], np.bincount(block.lines)
-            raise _wrong_line(file, lines_before + bad + 1, block.line(bad), line, counts[counts > 0])
+            raise _wrong_line(file, lines_before + bad + 1, line, counts[counts > 0])
         yield block, cast(Result, result)
         done, lines_before = done + len(block.text), lines_before + block.n_lines
         told.tell(done, len(text))
 
 
-def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, counts: Int64Array) -> InputError:
-    """The error of a line with ``fields``, among lines with ``counts`` ``[L]`` of fields."""
+def _wrong_line(file: Path, number: int, line: bytes, counts: Int64Array) -> InputError:
+    """The error of a line, among lines with ``counts`` ``[L]`` of fields."""
+    fields = split_fields(line + b"\n").words()
     where, widths = f"{file}, line {number}: {shown(line.strip())}", np.unique(counts)
     pairs = int((counts == 2).sum())
     if len(widths) > 2 and 2 * pairs < len(counts) and not all(map(INTEGER.fullmatch, fields)):
@@ -343,28 +293,24 @@ def _wrong_line(file: Path, number: int, fields: list[bytes], line: bytes, count
     )
 
 
-def _without_header(file: Path, words: Words, text: bytes, among: WholeText) -> Words:
+def _without_header(file: Path, words: Words, text: bytes) -> Words:
     """``words`` ``[2 L]`` without the first two if they are a header: usual names, or words over integers.
 
     Raises InputError for stray separators, and for a line without a tab in a file that is separated by tabs.
     """
-    holds = holds_first(len(words), among)
-    tabbed = any(among.told(holds and b"\t" in next(_link_lines(text))))
-    among.agree(lambda: _refuse_separators(file, words, tabbed))
-    top: list[bytes] = next(filter(None, among.told(words.part(slice(2)).words() if holds else [])), [])
-    below = words.part(slice(2, None)) if holds else words
-    common, integers, there = zip(
-        *among.told((any(below.places_of(word).size for word in top), first_other(below) is None, len(below))),
-        strict=True,
-    )
-    usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not any(common)
-    over_integers = not any(map(INTEGER.fullmatch, top)) and all(integers)
-    if not any(there):
+    tabbed = len(words) > 0 and b"\t" in next(_link_lines(text))
+    _refuse_separators(file, words, tabbed)
+    top, below = words.part(slice(2)).words(), words.part(slice(2, None))
+    if not len(below):
         return words
-    if tabbed and not usual and not over_integers and not any(common) and not among.rank:
+    common = any(below.places_of(word).size for word in top)
+    usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not common
+    if usual or (not any(map(INTEGER.fullmatch, top)) and first_other(below) is None):
+        return below
+    if tabbed and not common:
         row = shown(b" ".join(top))
         warn_user(f"{file}: the first row, {row}, is read as a link; if it is a header, put # before it", GraphWarning)
-    return below if usual or over_integers else words
+    return words
 
 
 def _refuse_separators(file: Path, words: Words, tabbed: bool) -> None:

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.user_files import most_fields, need_memory, read_unpacked
-from mmsbgen.graph.files.tokens import Words
-from mmsbgen.graph.files.words import number_words
-from mmsbgen.graph.graph import GraphWarning, Int64Array
-from mmsbgen.graph.ids import number_integers
+from mmsbgen.graph.graph import GraphWarning
 
 #: How texts in UTF-16 begin, and some in UTF-8.
 UTF_16, BYTE_ORDER_MARK = (b"\xff\xfe", b"\xfe\xff"), b"\xef\xbb\xbf"
@@ -60,66 +52,14 @@ _ROOT = re.compile(r"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
 _PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*+<(?:!doctype html|html|head|body|title)\b", re.I | re.S)
 _JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
 _SAMPLE_BYTES = 1 << 16
-Own = TypeVar("Own")
-
-
-class WholeText:
-    """A process that reads a text alone.
-
-    Readers decide by these methods what the whole text says.  Where several processes read a part of it each, as
-    :class:`mmsbgen.detection.ranks.reading.SharedText`, all call the same methods in the same order.
-
-    Attributes:
-        rank: number of this process.
-        here: number of processes on this machine, which share its memory.
-        lines_before: number of lines of the text before the part of this process.
-        begin: number of its bytes before this part.
-    """
-
-    rank, here, lines_before, begin = 0, 1, 0, 0
-
-    def told(self, own: Own) -> list[Own]:
-        """What each process has found, in their order; a few numbers or flags."""
-        return [own]
-
-    def agree(self, work: Callable[[], Own]) -> Own:
-        """What ``work`` returns here; of processes that raise :class:`InputError`, the first one ends all."""
-        return work()
-
-    def either(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which of ``flags`` ``[N]`` any process has set."""
-        return flags
-
-    def number_integers(self, values: NDArray[Any]) -> tuple[Int64Array, NDArray[Any]]:
-        """As :func:`number_integers`, of the ``values`` of all processes."""
-        return number_integers(values)
-
-    def number_words(self, words: Words) -> tuple[Words, NDArray[Any]]:
-        """As :func:`number_words`, of the words of all processes."""
-        return number_words(words)
-
-
-#: A process that reads files alone.
-WHOLE = WholeText()
-
-
-def holds_first(size: int, among: WholeText) -> bool:
-    """Whether the first of all fields or rows is among the ``size`` ones of this process."""
-    sizes = among.told(size)
-    return size > 0 and not any(sizes[: among.rank])
 
 
 def read_graph_bytes(file: Path) -> bytes:
     """The unpacked content of a file; raises as :func:`mmsbgen.base.user_files.read_unpacked`, or if it is empty."""
     raw = read_unpacked(file, "give the file of the graph inside it")
-    refuse_empty(file, raw)
-    return raw
-
-
-def refuse_empty(file: Path, raw: bytes, among: WholeText = WHOLE) -> None:
-    """Raise InputError if ``raw``, the content of a file or this process's part of it, is empty for all."""
-    if not any(among.told(bool(raw) and not raw.isspace())):
+    if not raw or raw.isspace():
         raise InputError(f"{file} is empty; an edge list has one link a line: two ids separated by a tab or spaces")
+    return raw
 
 
 def need_fields(file: Path, raw: bytes, kind: str, parts: int = 1) -> None:
@@ -176,51 +116,36 @@ def _sample(raw: bytes) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def text_lines(file: Path, raw: bytes, among: WholeText = WHOLE) -> bytes:
-    """The text of a file in UTF-8 without a byte-order mark, in lines that all have their end.
-
-    Of a text that several processes read, ``raw`` is the part of this one, in whole lines.
-    """
-    raw = _as_utf8(file, raw, among)
-    if b"\r" in raw and b"\n" not in raw and not among.begin:
+def text_lines(file: Path, raw: bytes) -> bytes:
+    """The text of a file in UTF-8 without a byte-order mark, in lines that all have their end."""
+    raw = _as_utf8(file, raw)
+    if b"\r" in raw and b"\n" not in raw:
         raw = raw.replace(b"\r", b"\n")
     return raw if raw.endswith(b"\n") else raw + b"\n"
 
 
-def _as_utf8(file: Path, raw: bytes, among: WholeText) -> bytes:
+def _as_utf8(file: Path, raw: bytes) -> bytes:
     """The text in UTF-8 without a byte-order mark; what is neither UTF-8 nor UTF-16 is taken for Latin-1."""
     try:
-        if raw.startswith(UTF_16) and not among.rank:
+        if raw.startswith(UTF_16):
             raw = raw.decode("utf-16").encode()
     except UnicodeError as error:
         raise InputError(f"{file} begins as UTF-16 text and is not ({error}); give an edge list as text") from None
-    raw = raw if among.rank else raw.removeprefix(BYTE_ORDER_MARK)
-    among.agree(lambda: _refuse_zeros(file, raw, among))
-    odd = next(filter(None, among.told(_odd_byte(raw, among))), None)
-    if odd is None:
-        return raw
-    if not among.rank:
-        warn_user(f"{file}, line {odd[0]}: byte 0x{odd[1]:02x} is not UTF-8; the file is read as Latin-1", GraphWarning)
-    return raw.decode("latin-1").encode()
-
-
-def _refuse_zeros(file: Path, raw: bytes, among: WholeText) -> None:
+    raw = raw.removeprefix(BYTE_ORDER_MARK)
     if b"\0" in raw:
-        line = among.lines_before + raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise InputError(
             f"{file} is not a graph file; line {line}: byte 0x00, which no text has; give an edge list, plain or gzip"
         )
-
-
-def _odd_byte(raw: bytes, among: WholeText) -> tuple[int, int] | None:
-    """The number of the first line that is not UTF-8, and its first byte that is not; None if there is none."""
     if raw.isascii():
-        return None
+        return raw
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        return among.lines_before + raw.count(b"\n", 0, error.start) + 1, raw[error.start]
-    return None
+        line, byte = raw.count(b"\n", 0, error.start) + 1, raw[error.start]
+        warn_user(f"{file}, line {line}: byte 0x{byte:02x} is not UTF-8; the file is read as Latin-1", GraphWarning)
+        return raw.decode("latin-1").encode()
+    return raw
 
 
 def record_path(file: Path) -> str | None:

@@ -29,7 +29,7 @@ from mmsbgen.graph.files.graph_archive import graph_of_archive, is_graph_archive
 from mmsbgen.graph.files.matrix_files import from_matrix_market, from_npy, from_npz, from_parquet
 from mmsbgen.graph.files.neighbour_lists import from_adjacency_list, from_dimacs, from_metis
 from mmsbgen.graph.files.network_files import from_gml, from_pajek, from_xml
-from mmsbgen.graph.files.tokens import Words, parse_integers, split_fields
+from mmsbgen.graph.files.tokens import Words
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.graph import Graph, Int64Array, link_keys, links_of
 from mmsbgen.graph.ids import number_ids, number_integers
@@ -63,7 +63,8 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
     """
     file, reading = Path(path), reading or ReadingOptions()
     with stage(f"reading {file.name}", unit="B") as told:
-        if reading.format in ("auto", "npz") and reading.columns is None and _is_plain_archive(file):
+        plain = reading.format in ("auto", "npz") and reading.columns is None and record_path(file) is not None
+        if plain and is_graph_archive(file):
             need_weights(reading, str(file))
             need_memory(file, file.stat().st_size)
             return as_read(graph_of_archive(file), file, reading)
@@ -82,10 +83,6 @@ def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = No
                 need_fields(file, raw, kind)
             graph = _READERS[kind](file, raw, reading)
     return as_read(graph, file, reading)
-
-
-def _is_plain_archive(file: Path) -> bool:
-    return record_path(file) is not None and is_graph_archive(file)
 
 
 def as_read(graph: Graph, file: Path, reading: ReadingOptions) -> Graph:
@@ -120,18 +117,14 @@ def _numbered_with(
     graph: Graph, vertices: str | os.PathLike[str] | Iterable[Any]
 ) -> tuple[Int64Array, NDArray[np.generic]]:
     """The numbers of the graph's ids, then of ``vertices``, among all of them; and these, ordered."""
-    ids, integers = graph.ids, graph.ids.dtype.kind == "i"
+    ids = graph.ids
     if isinstance(vertices, str | os.PathLike):
-        text = _text_of(Path(vertices))
-        if integers and (numbers := _integers_of_lines(text)) is not None:
-            found, place = number_integers(np.concatenate([ids, numbers]))
-            return place, found
-        more: list[Any] = _ids_of_lines(Path(vertices), text)
+        more: list[Any] = _ids_of_lines(Path(vertices))
         _refuse_columns(Path(vertices), more, ids)
-        numbers = as_int64(Words.of([word.encode() for word in more])) if integers else None
-        if numbers is not None:
-            more = numbers.tolist()
-        elif integers:
+        if ids.dtype.kind == "i":
+            if (numbers := as_int64(Words.of([word.encode() for word in more]))) is not None:
+                found, place = number_integers(np.concatenate([ids, numbers]))
+                return place, found
             ids = ids.astype(str)
     else:
         more = list(vertices)
@@ -153,24 +146,11 @@ def _refuse_columns(file: Path, words: list[str], ids: NDArray[np.generic]) -> N
         raise InputError(f"{file}: all ids are integers but the first, {words[0]!r}; leave it out if it is a header")
 
 
-def _text_of(file: Path) -> bytes:
-    raw = read_graph_bytes(file)
+def _ids_of_lines(file: Path) -> list[str]:
+    words, raw = [], read_graph_bytes(file)
     need_fields(file, raw, "text")
-    return text_lines(file, raw)
-
-
-def _integers_of_lines(text: bytes) -> Int64Array | None:
-    """The ids of :func:`_ids_of_lines` if all are integers and no line is a comment; None if that is not so."""
-    if any(sign in text for sign in (b"#", b"%", b"\v", b"\f")):
-        return None
-    fields = split_fields(text)
-    return parse_integers(fields) if bool(np.all(np.diff(fields.lines) > 0)) else None
-
-
-def _ids_of_lines(file: Path, text: bytes) -> list[str]:
-    words = []
     # Not splitlines(): an id may contain characters such as U+2028.
-    for number, line in enumerate(text.decode().split("\n"), 1):
+    for number, line in enumerate(text_lines(file, raw).decode().split("\n"), 1):
         word = line.strip(" \t\r")
         if word[:1] in ("", "#", "%"):
             continue

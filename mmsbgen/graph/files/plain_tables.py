@@ -11,20 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import with_point
 from mmsbgen.base.processes import joined
 from mmsbgen.graph.files import text_tables
 from mmsbgen.graph.files.tokens import (
     Words,
     after_comments,
     block_ends,
-    parse_decimals,
     parse_integers,
+    parse_numbers,
     split_columns,
 )
 from mmsbgen.graph.files.words import first_other, integers_or_words
 from mmsbgen.graph.graph import GraphWarning, Int64Array
-from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, kept_links
+from mmsbgen.graph.reading_options import USUAL_COLUMNS, ReadingOptions, kept_links, weight_columns
 
 __all__ = ["plain_arcs", "plain_columns", "plain_ends", "plain_words"]
 
@@ -46,7 +45,7 @@ def plain_columns(
     ``mark`` separates the fields; None stands for blanks.  None is returned where a line or a field is not plain: other
     readers take most quotes and blanks beside fields, and integers that are not in their shortest form.
     """
-    parsers = tuple(zip(at, (parse_integers, parse_integers, parse_decimals), strict=False))
+    parsers = tuple(zip(at, (parse_integers, parse_integers, parse_numbers), strict=False))
     if (found := _parsed_columns(text, begin, mark, width, parsers)) is None:
         return None
     first, second, *values = found
@@ -80,7 +79,7 @@ def plain_words(
         if columns is None or not _are_words(block, [columns[0], *(columns[place] for place in at[:2])]):
             raise ValueError("other than plain words")
         places = [edge for place in at[:2] for edge in (columns[place].starts, columns[place].ends)]
-        values = [_found(parse_decimals(columns[place])) for place in at[2:]]
+        values = [_found(parse_numbers(columns[place])) for place in at[2:]]
         return *((each + ends[0]).astype(kind) for each in places), *values
 
     try:
@@ -120,35 +119,18 @@ def plain_ends(
 
     def chosen(rows: list[text_tables.Row]) -> tuple[int, tuple[int, ...]]:
         header, ends = text_tables.link_columns(rows, reading, "")
-        weights = text_tables.weight_columns(rows[0], header, ends, reading)
+        weights = weight_columns(rows[0] if header else (), ends, reading)
         if len(weights) > 1 or (reading.threshold is not None and not weights):
             raise InputError("the other reader refuses it")
         return header, (*ends[:2], *(weights if reading.weights != "ignore" else []))
 
     if (found := _table(text, delimiter, chosen, _several_numbers)) is None:
         return None
-    header, at, ends, values = found
+    top, header, at, ends, values = found
     if values is None:
         return ends, None
-    top = _row(text, 0, delimiter)
-    name = f"column {top[at[2]] if header else at[2] + 1}"
-    if reading.threshold is not None:
-        return ends, kept_links(values, reading, name)
-    odd = np.flatnonzero(values != 1)[:1].tolist()
-    kept_links([with_point(_row(text, place + header, delimiter)[at[2]]) for place in odd], reading, name)
-    return ends, None
-
-
-def _row(text: bytes, number: int, delimiter: str | None) -> text_tables.Row:
-    """A row of a table with a row a line."""
-    begin = after_comments(text)
-    for first, end in _blocks(text, begin):
-        n_lines = text.count(b"\n", first, end)
-        if number < n_lines:
-            line = text[first:end].split(b"\n")[number]
-            return next(iter(text_tables.rows_of([line.decode()], delimiter)))
-        number -= n_lines
-    raise IndexError(number)
+    column = top[at[2]] if header else at[2] + 1
+    return ends, kept_links(values, reading, f"column {column} of the table")
 
 
 def _several_numbers(words: Words) -> bool:
@@ -176,13 +158,13 @@ def plain_arcs(
         return header, ends if weights is not None else ends[:2]
 
     found = _table(text, delimiter, chosen, lambda words: False)
-    return None if found is None else found[2:]
+    return None if found is None else found[3:]
 
 
 def _table(
     text: bytes, delimiter: str | None, chosen: Chosen, is_odd: Callable[[Words], bool]
-) -> tuple[int, tuple[int, ...], Int64Array | Words, Floats | None] | None:
-    """The number of header rows, the columns, the ids of both ends in order, and the numbers of the third column.
+) -> tuple[text_tables.Row, int, tuple[int, ...], Int64Array | Words, Floats | None] | None:
+    """The first row, the number of header rows, the columns, both ends' ids in order, and the third column's numbers.
 
     ``chosen`` gives the columns and the number of header rows.  It gets the first rows, which decide as all rows do,
     since no word of a header is among integers; or, of words, those that decide.  ``is_odd`` tells words of a column
@@ -196,9 +178,9 @@ def _table(
         rows = list(text_tables.rows_of(sample.rstrip("\n").split("\n"), delimiter))
         if len({len(row) for row in rows}) > 1:
             return None
-        return _integers(text, begin, delimiter, rows, chosen) or _words(
-            text, begin, delimiter, rows[0], chosen, is_odd
-        )
+        found = _integers(text, begin, delimiter, rows, chosen)
+        found = found or _words(text, begin, delimiter, rows[0], chosen, is_odd)
+        return None if found is None else (rows[0], *found)
     except (InputError, UnicodeDecodeError):
         return None  # the other reader tells it
 
@@ -246,13 +228,12 @@ def _words(
         found = plain_words(text, begin, delimiter, len(top), at[:2])
         if found is None or len(found[0]) < 2:
             return None
-        telling = _telling(found[:2], [top[place].encode() for place in at[:2]])
-        deciding = [top, *(_row(text, number, delimiter) for number in telling)]
+        deciding = [top, *_telling(found[:2], top, at)]
         header, at = chosen(deciding)
     below = text.find(b"\n", begin) + 1 if header else begin
     values = None
     if len(at) > 2:
-        numbers = _parsed_columns(text, below, delimiter, len(top), [(at[2], parse_decimals)])
+        numbers = _parsed_columns(text, below, delimiter, len(top), [(at[2], parse_numbers)])
         if numbers is None:
             return None
         (values,) = numbers
@@ -264,11 +245,18 @@ def _words(
     return header, at, integers_or_words(ends), values
 
 
-def _telling(columns: Sequence[Words], top: list[bytes]) -> list[int]:
-    """The second row, and the first rows below ``top`` with a word that is no integer, and with each word of it."""
+def _telling(columns: Sequence[Words], top: text_tables.Row, at: Sequence[int]) -> Iterator[text_tables.Row]:
+    """Rows with the words of two ``columns`` at their places ``at``, and nothing elsewhere.
+
+    These are the second row, and the first ones below ``top`` with a word that is no integer, and with each word of it.
+    """
     found = {1}
     for words in (each.part(slice(1, None)) for each in columns):
         other = first_other(words)
         found |= set() if other is None else {other + 1}
-        found |= {int(place) + 1 for word in top for place in words.places_of(word)[:1]}
-    return sorted(found)
+        found |= {int(place) + 1 for column in at[:2] for place in words.places_of(top[column].encode())[:1]}
+    for place in sorted(found):
+        row = [""] * len(top)
+        for column, words in zip(at, columns, strict=False):
+            row[column] = words.part(slice(place, place + 1)).words()[0].decode()
+        yield row

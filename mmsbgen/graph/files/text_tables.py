@@ -7,11 +7,11 @@ is refused, and the message shows the first rows as they were understood.
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from mmsbgen.base.errors import InputError, warn_user
 from mmsbgen.base.id_text import with_point
-from mmsbgen.graph.files.file_bytes import WHOLE, WholeText, holds_first
+from mmsbgen.graph.files.tokens import after_comments
 from mmsbgen.graph.graph import GraphWarning
 from mmsbgen.graph.reading_options import (
     USUAL_COLUMNS,
     WEIGHT_NAMES,
     ReadingOptions,
-    kept_links,
-    need_weights,
-    only_column,
+    kept_of_columns,
+    usual_columns,
+    weight_columns,
 )
 
 _MARKS = {",": "commas", ";": "semicolons", "|": "bars", "\t": "tabs"}
@@ -40,13 +40,23 @@ _ONLY_QUOTED = re.compile(r'\s*"[^"]*"( +"[^"]*")+\s*')
 _ATTRIBUTES = re.compile(r"\S+\s+\S+\s+\{.*\}")
 #: A first line by which a file tells Excel the delimiter.
 _EXCEL = re.compile(r"sep=([,;|\t])\r?\n")
-_SAMPLE_LINES = 200
+_SAMPLE_BYTES, _SAMPLE_LINES = 1 << 16, 200
 _SHOWN_ROWS = 3
 
 Row = list[str]
 
 
-def find_delimiter(text: str, *, is_csv: bool) -> str | None:
+def delimiter_of(file: Path, text: bytes) -> str | None:
+    """As :func:`_delimiter`, by the begin of the ``text`` of a file, which errors name."""
+    first = after_comments(text)
+    begin = text[first : text.find(b"\n", first + _SAMPLE_BYTES) + 1 or len(text)]
+    try:
+        return _delimiter(begin.decode("utf-8"), is_csv=".csv" in file.name.lower())
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def _delimiter(text: str, *, is_csv: bool) -> str | None:
     """The delimiter of a table, or None for ids that are separated by blanks.
 
     ``text`` is the begin of a file, in whole lines.  ``is_csv`` says that the file's name ends in ``.csv``.
@@ -92,51 +102,23 @@ def find_delimiter(text: str, *, is_csv: bool) -> str | None:
     return present[0] if len(present) == 1 else None
 
 
-def read_ends(
-    text: str, delimiter: str | None, reading: ReadingOptions, among: WholeText = WHOLE
-) -> tuple[Row, Row, NDArray[np.bool_] | None]:
+def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tuple[Row, Row, NDArray[np.bool_] | None]:
     """The ids ``[L]`` and ``[L]`` of the two ends of every row, as they are written, and which rows are links.
 
     ``delimiter`` None stands for blanks.  What weights keep is as in :func:`~mmsbgen.graph.reading_options.kept_links`.
-    Of a table that several processes read, ``text`` is the part of this one, in whole lines.
 
     Raises:
         InputError: For rows of different lengths, unclear columns, weights other than 1, and missing ids.
     """
-    rows, top = _even_rows(text, delimiter, among)
-    shown = _shown(top)
-    holds = holds_first(len(rows), among)
-    if among is not WHOLE:
-        parts = among.told(_telling_rows(rows[1:] if holds else rows, top[0]))
-    deciding = rows if among is WHOLE else [top[0], *itertools.chain.from_iterable(parts)]
-    found = None if among.rank else link_columns(deciding, reading, shown)
-    header, ends = among.told(found)[0] or (0, ())
-    return among.agree(lambda: _ends(rows[header:] if holds else rows, top[0], header, ends, reading, shown))
-
-
-def _telling_rows(rows: list[Row], top: Row) -> list[Row]:
-    """Of ``rows`` those that decide which columns are ids, and whether the row ``top`` above them is a header.
-
-    These are one row, and of each column the first rows with a word that is no integer, and with each word of ``top``.
-    """
-    found = rows[:1]
-    for column in range(len(top)):
-        found += itertools.islice((row for row in rows if not _INTEGER.fullmatch(row[column])), 1)
-        for word in set(top):
-            found += itertools.islice((row for row in rows if row[column] == word), 1)
-    return found
-
-
-def link_columns(rows: list[Row], reading: ReadingOptions, shown: str) -> tuple[int, tuple[int, ...]]:
-    """Number of header rows, and the columns of the two ends."""
-    return _found_columns(rows, shown) if reading.columns is None else _named_columns(rows, reading.columns, shown)
-
-
-def _ends(
-    body: list[Row], top: Row, header: int, ends: tuple[int, ...], reading: ReadingOptions, shown: str
-) -> tuple[Row, Row, NDArray[np.bool_] | None]:
-    """As :func:`read_ends`, of the rows ``body`` below the ``header``; ``top`` is the first row of the table."""
-    kept = _kept([top] * header + body, header, ends, reading)
+    rows = _even_rows(text, delimiter)
+    shown = _shown(rows)
+    header, ends = link_columns(rows, reading, shown)
+    body = rows[header:]
+    weights = {
+        rows[0][at] if header else at + 1: [with_point(row[at]) for row in body]
+        for at in weight_columns(rows[0] if header else (), ends, reading)
+    }
+    kept = kept_of_columns(weights, reading, "the table")
     first, second = ([row[end] for row in body] for end in ends[:2])
     comment = next((word for word in (*first, *second) if " #" in word), None)
     if comment is not None:
@@ -148,6 +130,11 @@ def _ends(
         raise InputError(f"{mixed!r} in one column is several numbers; separate all columns by the same sign. {shown}")
     _need_ids(body, ends)
     return first, second, kept
+
+
+def link_columns(rows: list[Row], reading: ReadingOptions, shown: str) -> tuple[int, tuple[int, ...]]:
+    """Number of header rows, and the columns of the two ends."""
+    return _found_columns(rows, shown) if reading.columns is None else _named_columns(rows, reading.columns, shown)
 
 
 def read_arcs(
@@ -162,7 +149,7 @@ def read_arcs(
     Raises:
         InputError: For rows of different lengths, unclear columns and missing ids.
     """
-    rows, _ = _even_rows(text, delimiter, WHOLE)
+    rows = _even_rows(text, delimiter)
     header, ends = arc_columns(rows, columns, weights=weights)
     body = rows[header:]
     _need_ids(body, ends)
@@ -172,7 +159,11 @@ def read_arcs(
 
 def arc_columns(rows: list[Row], columns: Sequence[Any] | None, *, weights: str | None) -> tuple[int, tuple[int, ...]]:
     """Number of header rows, and the columns of the two ends and, with ``weights``, of the weight."""
-    header, ends = _usual_columns(rows) if columns is None else _named_columns(rows, columns, _shown(rows))
+    ends: tuple[int, ...]
+    if columns is not None:
+        header, ends = _named_columns(rows, columns, _shown(rows))
+    else:
+        header, ends = next(((1, usual) for usual in usual_columns(rows[0])), (0, (0, 1)))
     names = [name.lower() for name in rows[0]]
     others = [at for at in range(len(names)) if at not in ends]
     if weights is not None and len(ends) < 3:
@@ -203,74 +194,36 @@ def _need_ids(rows: list[Row], ends: Sequence[int]) -> None:
             )
 
 
-def _usual_columns(rows: list[Row]) -> tuple[int, tuple[int, ...]]:
-    """One row of header and the columns of the two ends, if that has a usual pair of names; else 0, 0 and 1."""
-    names = [name.lower() for name in rows[0]]
-    pairs = [pair for pair in USUAL_COLUMNS if all(names.count(name) == 1 for name in pair)]
-    return (1, tuple(map(names.index, pairs[0]))) if pairs else (0, (0, 1))
-
-
-def _even_rows(text: str, delimiter: str | None, among: WholeText) -> tuple[list[Row], list[Row]]:
-    """The rows of a table, or of a part of it, and the first rows of the whole table.
-
-    Raises InputError if there is no row, or if rows differ in length.
-    """
-    if not among.rank:
-        text = text[excel.end() :] if (excel := _EXCEL.match(text)) else text
+def _even_rows(text: str, delimiter: str | None) -> list[Row]:
+    """The rows of a table; raises InputError if there is none, or if rows differ in length."""
+    text = text[excel.end() :] if (excel := _EXCEL.match(text)) else text
     lines = list(_lines(text))
     if delimiter is not None:
-        among.agree(lambda: _refuse_torn(line for line in lines if line.count('"') % 2))
-        sizes = among.told(len(lines))
-        is_below = any(sizes[: among.rank]) or not any(sizes)
-        begin = 0 if is_below else text.find(lines[0]) if lines else len(text)
-        among.agree(lambda: _refuse_unclear_comments(text[begin:], delimiter))
-    rows = among.agree(lambda: _checked_rows(lines, delimiter))
+        _refuse_torn(lines, delimiter)
+        _refuse_unclear_comments(text[text.find(lines[0]) :] if lines else "", delimiter)
+    rows = list(rows_of(lines, delimiter))
     if delimiter is not None:  # spreadsheets write empty rows, and a delimiter behind the last cell
         rows = [row for row in rows if any(row)]
-        holds = holds_first(len(rows), among)
-        width = max(among.told(len(rows[0]) if holds else 0))
-        body = rows[1:] if holds else rows
-        longer = all(len(row) == width + 1 and not row[-1] for row in body)
-        if all(among.told(longer)) and any(among.told(bool(body))):
-            rows = [*rows[: len(rows) - len(body)], *(row[:-1] for row in body)]
-    top = list(itertools.chain.from_iterable(among.told(rows[:_SHOWN_ROWS])))[:_SHOWN_ROWS]
-    if not top:
+        if len(rows) > 1 and all(len(row) == len(rows[0]) + 1 and not row[-1] for row in rows[1:]):
+            rows = [rows[0], *(row[:-1] for row in rows[1:])]
+    if not rows:
         raise InputError("there is no link; give at least one pair of ids")
-    before = sum(among.told(len(rows))[: among.rank])
-    among.agree(lambda: _refuse_uneven(rows, before, top))
-    return rows, top
-
-
-def _refuse_uneven(rows: list[Row], before: int, top: list[Row]) -> None:
-    """Raise InputError if ``rows``, with as many rows ``before`` them, are not as long as the first."""
-    for number, row in enumerate(rows, before + 1):
-        if len(row) != len(top[0]):
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
             raise InputError(
-                f"row {number} has {len(row)} columns and the first has {len(top[0])}; give one link a row. "
-                f"{_shown(top)}"
+                f"row {number} has {len(row)} columns and the first has {len(rows[0])}; give one link a row. "
+                f"{_shown(rows)}"
             )
-
-
-def _refuse_torn(lines: Iterable[str]) -> None:
-    """Raise InputError for the first of ``lines`` whose quotes are not closed in their line."""
-    if (torn := next(iter(lines), None)) is not None:
-        raise InputError(f"{_cut(torn)!r} has a quote that is not closed; a row must be one line: mend or delete it")
-
-
-def _checked_rows(lines: list[str], delimiter: str | None) -> list[Row]:
-    """The rows of ``lines``, one each; raises InputError for quotes that are not closed in their line."""
-    rows: list[Row] = []
-    too_long: InputError | None = None
-    try:
-        rows = list(rows_of(lines, delimiter))
-    except InputError as error:
-        too_long = error
-    if '"' in "".join(lines[-1:]) or len(rows) < len(lines):
-        # Lines below an open quote belong to it.
-        _refuse_torn(line for line in lines if '"' in line and len(list(rows_of([line, ","], delimiter))) < 2)
-    if too_long is not None:
-        raise too_long
     return rows
+
+
+def _refuse_torn(lines: list[str], delimiter: str) -> None:
+    """Raise InputError for the first of ``lines`` whose quotes are not closed in it: lines below would belong to it."""
+    for line in lines:
+        if '"' in line and (line.count('"') % 2 or len(list(rows_of([line, ","], delimiter))) < 2):
+            raise InputError(
+                f"{_cut(line)!r} has a quote that is not closed; a row must be one line: mend or delete it"
+            )
 
 
 def _refuse_unclear_comments(text: str, delimiter: str) -> None:
@@ -303,16 +256,15 @@ def rows_of(lines: Iterable[str], delimiter: str | None) -> Iterator[Row]:
 
 def _found_columns(rows: list[Row], shown: str) -> tuple[int, tuple[int, ...]]:
     """Number of header rows, and the columns of the two ends."""
-    names = [name.lower() for name in rows[0]]
-    usual = [pair for pair in USUAL_COLUMNS if all(names.count(name) == 1 for name in pair)]
-    may_be_ids = len(names) == 2 and any(word in rows[0] for row in rows[1:] for word in row)
+    usual = usual_columns(rows[0])
+    may_be_ids = len(rows[0]) == 2 and any(word in rows[0] for row in rows[1:] for word in row)
     if len(usual) == 1 and len(rows) > 1 and not may_be_ids:
-        return 1, (names.index(usual[0][0]), names.index(usual[0][1]))
+        return 1, usual[0]
     if len(usual) == 1 and len(rows) == 1:
         raise InputError(
             "the only row is a header by its names: put links below it; if it is a link, give --columns 1,2"
         )
-    if len(names) != 2:
+    if len(rows[0]) != 2:
         raise InputError(f"it is not clear which columns are the two ends of a link; name them: {_REMEDY}. {shown}")
     if (header := _has_header(rows)) is None:
         raise InputError(
@@ -359,29 +311,6 @@ def _named_columns(rows: list[Row], columns: Sequence[Any], shown: str) -> tuple
     usable = [name for name in names if name and "," not in name and names.count(name) == 1][:2]
     such = f"; name two, such as --columns {shlex.quote(','.join(usable))}" if len(usable) == 2 else ""
     raise InputError(f"{several}; the first row has {there}{such}. {shown}")
-
-
-def _kept(rows: list[Row], header: int, ends: tuple[int, ...], reading: ReadingOptions) -> NDArray[np.bool_] | None:
-    """Which rows below the header are links by their weights, in ``ends[2]`` or a column so named; None for all."""
-    if not (named := weight_columns(rows[0], header, ends, reading)):
-        need_weights(reading, "the table")
-        return None
-    places = [rows[0][at] if header else at + 1 for at in named]
-    only_column(places, reading, "the table")
-    checked = [
-        kept_links([with_point(row[at]) for row in rows[header:]], reading, f"column {place}")
-        for at, place in zip(named, places, strict=True)
-    ]
-    return checked[0]
-
-
-def weight_columns(top: Row, header: int, ends: tuple[int, ...], reading: ReadingOptions) -> list[int]:
-    """The columns that may be weights: ``ends[2]``, or those that the first row ``top`` names so."""
-    if len(ends) > 2:
-        return [ends[2]]
-    if not header or (reading.columns is not None and reading.threshold is None):
-        return []
-    return [at for at, word in enumerate(top) if word.lower() in WEIGHT_NAMES]
 
 
 _REMEDY = "--columns A,B (columns=(A, B) in Python), by names of a header or, without one, by numbers from 1 on"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.families.graph.declare import ARCS_OUT, N
+from mmsbgen.families.graph.inputs import device_rows
 from mmsbgen.families.graph.round_kernels import BLOCK
 from mmsbgen.graph.arcs import Arcs, arcs_of_pairs
 from mmsbgen.kernels.family import Argument, Expected, Judge, KernelSpec, Launch
@@ -202,22 +203,17 @@ def state_of_messages(
     shares = [] if log_shares is None else log_shares.tolist()
     settings = [tolerance, most_rounds, damping, per_vertex, len(links), len(shares), 0, 0, 0, *shares]
     return {
-        "mate": _rows(mate),
-        "links": _rows(links),
+        "mate": device_rows(mate),
+        "links": device_rows(links),
         "coupling": coupling.astype(real),
         "priors": priors.astype(real),
-        "received": _rows(messages.astype(real)),
+        "received": device_rows(messages.astype(real)),
         "sent": np.zeros((max(1, arcs.n_arcs), states), real),
         "beliefs": np.zeros((n, states), real),
         "slots": np.zeros((MOST_BLOCKS, 2 + states), real),
         "pairs": np.zeros((MOST_PAIR_BLOCKS if pairs else 1, states, states), real),
         "settings": np.array(settings, np.float64),
     }
-
-
-def _rows(array: Array) -> Array:
-    """At least one row: a device has no empty array."""
-    return array if len(array) else np.zeros((1, *array.shape[1:]), array.dtype)
 
 
 @dataclass(frozen=True, eq=False)
