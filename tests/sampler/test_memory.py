@@ -227,7 +227,9 @@ for n_links, n_vertices in ((200_000, 30_000), (40_000, 80_000)):
 @pytest.mark.slow
 def test_starts_take_no_more_of_the_host_than_is_counted():
     """The peak of processes of their own; more links than vertices, and more vertices than links."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _IN_CHILD], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _IN_CHILD], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     measured = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     assert len(measured) == 4
