@@ -118,7 +118,7 @@ def several_configs(device: Device, problem: Problem, count: int) -> list[dict[s
         for config in PHI.space.configs(problem, traits_of(device.info))
         # What is done with more rows is unrolled, and wide draws of sub-groups take 5 seconds of compiling; the
         # covering sample has both.
-        if config["rows_in_flight"] <= 2 and config["vector_width"] <= 4
+        if config["rows_in_flight"] <= 2 and config["vector_width"] <= (1 if config["team"] == "subgroup" else 4)
     ]
     generator = np.random.default_rng(1)
     groups = [

@@ -37,6 +37,9 @@ TILES = [
 #: Those of four warps together.
 WIDE_TILES = [(64, 64, 64, 4, 128), (128, 128, 64, 3, 256), (128, 256, 64, 4, 256), (64, 256, 64, 3, 128)]
 CASES = [(CUDA, "mma", values) for values in TILES] + [(HOPPER, "wgmma", values) for values in WIDE_TILES]
+#: Rows of one tile, for the first and the last tile of each instruction.
+NARROW = [(1, CUDA, "mma", values) for values in TILES[:: len(TILES) - 1]]
+NARROW += [(1, HOPPER, "wgmma", values) for values in WIDE_TILES[:: len(WIDE_TILES) - 1]]
 
 
 def tile(*values: int, instruction: str = "mma") -> dict[str, Any]:
@@ -45,11 +48,12 @@ def tile(*values: int, instruction: str = "mma") -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("traits", "instruction", "values"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("k", "traits", "instruction", "values"), [*((1000, *case) for case in CASES), *NARROW], ids=str
+)
 @pytest.mark.parametrize("kernel", ["block_scales", "block_sums", "star_scales", "star_sums"])
-@pytest.mark.parametrize("k", [1, 1000])
 def test_launches_give_tiles_the_shared_memory_that_is_counted(
-    kernel: str, traits: Traits, instruction: str, values: tuple[int, ...], k: int
+    kernel: str, k: int, traits: Traits, instruction: str, values: tuple[int, ...]
 ) -> None:
     """Compiled, not run: the ring is all the launch's, and with all registers there are, nothing is spilled."""
     spec, problem, config = MMSB.kernel(kernel), MMSB.problem(K=k, n=1200), tile(*values, instruction=instruction)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -31,6 +32,7 @@ GROUPS = Toy(
 # Memberships and link probabilities ------------------------------------------------------------------------------
 
 
+@cache
 def exact_draws(toy: Toy) -> tuple[Floats, Floats]:
     """Independent draws of the exact posterior, pi ``[S, N, K]`` and beta ``[S, K]``, of one order of communities.
 

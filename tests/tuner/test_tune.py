@@ -49,10 +49,10 @@ def order(store: Store, report: TuneReport) -> list[str]:
 
 
 def test_a_tiny_problem_end_to_end(processor: Device, store: Store) -> None:
-    report = tiny(processor.info.spec, ["update_phi", "update_beta"], store, budget_trials=8)
-    phi, beta = report.kernels
+    report = tiny(processor.info.spec, ["perplexity_pairs", "update_beta"], store, budget_trials=8)
+    pairs, beta = report.kernels
     assert report.status == "finished"
-    assert [trial.status for trial in phi.trials] == ["ok"] * 8
+    assert [trial.status for trial in pairs.trials] == ["ok"] * 8
     assert 6 <= len(beta.trials) <= 8, "the last quarter is for the neighbours of the best"
     assert report.roofs is not None
     assert {(roof.kind, roof.row_bytes) for roof in store.roofs() if roof.run == report.run} == {
