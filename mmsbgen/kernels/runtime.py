@@ -42,13 +42,7 @@ class KernelChoice:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that run records store."""
-        return {
-            "kernel": self.kernel,
-            "config": dict(self.config),
-            "tier": self.tier,
-            "reason": self.reason,
-            "template_digest": self.template_digest,
-        }
+        return {name: value for name, value in vars(self).items() if name != "recorded"} | {"config": dict(self.config)}
 
 
 #: Short reasons for kernels whose records are of another problem or device; run.json and -vv have the full ones.

@@ -21,9 +21,8 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.base.version import __version__
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import absolute, resolve_family
-from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.render import sources_digest
 from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.fleet import fleet_worker
@@ -263,25 +262,19 @@ def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[Fleet
             raise
         except Exception as error:
             raise MmsbgenError(f"a worker of {', '.join(addresses)} cannot be asked: {error}") from error
+        here = sources_digest(map(resolve_family(family).kernel, kernels))
         for one in described:
-            _same_version(one, family, kernels)
+            if one.version != __version__ or one.sources != here:
+                raise InputError(
+                    f"the worker on {_place(one)} has mmsbgen {one.version} and other kernels than this process with "
+                    f"{__version__}: install the same version there and start it again"
+                )
         places = [_place(one) for one in described]
         for place in places:
             if places.count(place) > 1:
                 raise InputError(f"two workers have the device {place}: end one, a device measures for one worker only")
         crews.append((FleetWorkers(client, resource, places), described))
     return crews
-
-
-def _same_version(one: Described, family: str, kernels: Sequence[str]) -> None:
-    found = resolve_family(family)
-    dialect = traits_of(one.info).dialect
-    here = {name: template_digest(found.kernel(name).template, dialect) for name in kernels}
-    if one.version != __version__ or one.kernels != here:
-        raise InputError(
-            f"the worker on {_place(one)} has mmsbgen {one.version} and other kernels than this process with "
-            f"{__version__}: install the same version there and start it again"
-        )
 
 
 def _place(one: Described) -> str:

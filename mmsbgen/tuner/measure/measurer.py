@@ -129,8 +129,7 @@ class Measurer:
 
     def open(self) -> DeviceInfo:
         """Open the device in a child and return its description; raises :class:`InputError` when there is none."""
-        info: DeviceInfo = self._running().ask("info", (), "load", self.limits)
-        return info
+        return self._running().info
 
     def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES, others: Sequence[RoofKind] = ()) -> Roofs:
         """Measure the device's roofs, see :func:`mmsbgen.tuner.measure.roofs.measure_roofs`."""
@@ -194,8 +193,7 @@ class Measurer:
 
     def hardware(self) -> str:
         """The device's name for :func:`mmsbgen.backends.device_lock.device_lock`."""
-        name: str = self._running().ask("hardware", (), "load", self.limits)
-        return name
+        return self._running().hardware
 
     def _try(self, arguments: tuple[Any, ...]) -> tuple[TrialOutcome, bool]:
         """The outcome, and whether the child had served no other candidate."""
@@ -282,12 +280,12 @@ class Measurer:
             try:
                 if self._abandoned:
                     raise WorkerLostError("crashed", "the measuring process was ended")
-                info: DeviceInfo = child.ask("open", (self.device, self._hardware), "load", self.limits)
+                child.info, child.hardware = child.ask("open", (self.device, self._hardware), "load", self.limits)
             except BaseException:
                 child.close()
                 raise
-            self.device = info.spec if info.backend != "fake" else "fake"
-            child.waiting = lambda: self.waiting(info.name)
+            self.device = child.info.spec
+            child.waiting = lambda: self.waiting(child.info.name)
             self._child, self._served, self._placed = child, 0, False
         return self._child
 
@@ -302,7 +300,10 @@ def _plain(configs: Sequence[Config]) -> list[dict[str, Value]]:
 
 
 class _Child(ChildProcess):
-    """The measuring child, with limits on its memory and time."""
+    """The measuring child, with limits on its memory and time; it knows its device once it has opened one."""
+
+    info: DeviceInfo
+    hardware: str
 
     def __init__(self, limits: TrialLimits) -> None:
         self.waiting: Callable[[], None] = lambda: None

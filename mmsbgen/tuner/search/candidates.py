@@ -78,14 +78,9 @@ def estimate(spec: KernelSpec, problem: Problem, config: Config, traits: Traits)
     return Estimate(work, resident, waves, in_flight, demand)
 
 
-def estimates(spec: KernelSpec, problem: Problem, configs: Sequence[Config], traits: Traits) -> list[Estimate]:
-    """The model's estimates for several configurations."""
-    return [estimate(spec, problem, config, traits) for config in configs]
-
-
 def model_of(spec: KernelSpec, problem: Problem, traits: Traits) -> Model:
     """The model of one kernel for a problem on a device."""
-    return lambda configs: estimates(spec, problem, configs, traits)
+    return lambda configs: [estimate(spec, problem, config, traits) for config in configs]
 
 
 def features(found: Sequence[Estimate]) -> npt.NDArray[Any]:
