@@ -25,11 +25,9 @@ from mmsbgen.kernels.space import Config, Traits, describe
 
 @dataclass(frozen=True)
 class Source:
-    """Rendered source, the name of its entry point and its dialect."""
+    """Rendered source."""
 
     text: str
-    entry: str
-    dialect: str
     program: str
     """What is compiled: the text without the comment that begins it, in the same lines."""
 
@@ -145,7 +143,7 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
     )
     made = text if spec.template in OWN else indent_source(without_unused_defines(text))
     program = _HEADER.sub(lambda header: "\n" * header[0].count("\n"), made)
-    return Source(made, spec.name, words.name, program)
+    return Source(made, program)
 
 
 def _defines(variables: dict[str, Any]) -> dict[str, str]:

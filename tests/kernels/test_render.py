@@ -116,11 +116,10 @@ def test_what_cannot_be_rendered_has_no_digest() -> None:
     assert [program_digest(family(), key, one) for one in ({}, {"block_size": 3}, {**config, "no_such": 1})] == [""] * 3
 
 
-def test_source_carries_its_digest_and_entry() -> None:
+def test_source_carries_its_digest() -> None:
     mmsb = family()
     spec = mmsb.kernel("update_beta")
     source = render(spec, mmsb.problem(K=5), {"block_size": 32}, CUDA)
-    assert source.entry == "update_beta"
     assert source.digest == digest_of_tokens(source.text)
     assert "K=5" in source.text.splitlines()[1]
 

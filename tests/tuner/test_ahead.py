@@ -274,7 +274,7 @@ def slow_nvcc(folder: Path) -> Path:
 def test_the_end_of_a_run_ends_what_compiles(tmp_path: Path) -> None:
     """With all its programs: nvcc is but their driver."""
     program = slow_nvcc(tmp_path)
-    begin, compiler = time.monotonic(), Nvcc(str(program), cancellable=True)
+    begin, compiler = time.monotonic(), Nvcc(str(program))
     with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=BinaryCache(tmp_path)) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs_of(H200, 5))
@@ -308,7 +308,7 @@ def test_what_compiles_dies_with_its_run(tmp_path: Path, number: int) -> None:
     program = slow_nvcc(tmp_path)
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs ignore it
-        "from mmsbgen.backends.nvidia import cuda_compile as c; c.Nvcc(sys.argv[1], cancellable=1).compile('', ())"
+        "from mmsbgen.backends.nvidia import cuda_compile as c; c.Nvcc(sys.argv[1]).compile('', ())"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(program)], stderr=subprocess.PIPE, text=True) as run:
         begin = time.monotonic()

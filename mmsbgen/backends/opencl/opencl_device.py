@@ -196,9 +196,7 @@ class OpenCLDevice(Device):
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
         handle, log = built(self.info, self.handle, source, tuple(options), tuple(kernel_names))
         with _errors(CompileError, f"kernels {', '.join(kernel_names)} on {self.info.name}"):
-            kernels = {
-                name: OpenCLKernel(self, name, compiler_caches.kernel(self.cl, handle, name)) for name in kernel_names
-            }
+            kernels = {name: OpenCLKernel(self, name, self.cl.Kernel(handle, name)) for name in kernel_names}
         return Program(kernels, log)
 
     def mark(self) -> OpenCLEvent:

@@ -110,8 +110,6 @@ class Measurer:
         self.limits = limits or TrialLimits()
         self.seed = seed
         self.data = data
-        self.restarts = 0
-        """Number of children that were lost, or ended because they might be damaged."""
         self.waiting: Callable[[str], None] = lambda device: None
         """Called with the device's name if another process has measured on it for two seconds."""
         self.share = 1
@@ -204,12 +202,12 @@ class Measurer:
             outcome: TrialOutcome = child.ask("measure", arguments, "compile", self.limits)
         except WorkerLostError as lost:
             outcome = TrialOutcome(lost.status, str(lost))
-            self._lose()
+            self.close()
         except KeyboardInterrupt:
-            self._lose()
+            self.close()
             raise
         if outcome.status in _SUSPECT:
-            self._lose()
+            self.close()
         return outcome, fresh
 
     def recheck(self, configs: Sequence[Config]) -> list[str | None]:
@@ -219,7 +217,7 @@ class Measurer:
         """
         found: list[str | None] = self._ask(self.place(), "recheck", (_plain(configs),), "compile", _FAULTS)
         if any(wrong is not None for wrong in found):
-            self._lose()
+            self.close()
         return found
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
@@ -234,7 +232,7 @@ class Measurer:
         try:
             return child.ask(method, arguments, phase, self.limits)
         except ends:
-            self._lose()
+            self.close()
             raise
 
     def meter(self) -> str:
@@ -248,7 +246,7 @@ class Measurer:
         return found
 
     def close(self) -> None:
-        """End the child."""
+        """End the child; what follows gets another."""
         if self._child is not None:
             self._child.close()
         self._child = None
@@ -288,11 +286,6 @@ class Measurer:
             child.waiting = lambda: self.waiting(child.info.name)
             self._child, self._served, self._placed = child, 0, False
         return self._child
-
-    def _lose(self) -> None:
-        if self._child is not None:
-            self.close()
-            self.restarts += 1
 
 
 def _plain(configs: Sequence[Config]) -> list[dict[str, Value]]:
