@@ -23,7 +23,7 @@ from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.cuda_compile import Nvcc, compile_cuda
 from mmsbgen.base.host_memory import available_host_memory
 from mmsbgen.db.records.canonical_json import digest
-from mmsbgen.db.records.tuning_records import RunRecord
+from mmsbgen.db.records.tuning_records import Key, RunRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family
 from mmsbgen.kernels.build import compiler_options, traits_of
@@ -36,8 +36,9 @@ from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder
 from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.run.tune_jobs import KernelJob
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
-from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, candidates
 from tests.devices import H200
 
 PROBLEM = family().problem(K=32, m=16, n=8, N=100)
@@ -74,6 +75,11 @@ class Compiler:
         while self.calls < count:
             assert time.monotonic() < deadline, f"only {self.calls} began"
             time.sleep(0.01)
+
+
+def job(space: Candidates, key: Key) -> KernelJob:
+    """The work on PHI, whose programs have no digests."""
+    return KernelJob(PHI, space, key, lambda config: "", 1, 1.0, "")
 
 
 def configs_of(info: DeviceInfo, count: int) -> list[dict[str, Any]]:
@@ -161,10 +167,8 @@ def test_no_more_is_compiled_ahead_than_there_is_time_to_measure(
     with CompileAhead(H200, "mmsb", PROBLEM, 16, compiler=compiler, cache=cache) as ahead:
         ahead.begin("update_phi")
         kernel.deadline = None if seconds is None else time.monotonic() + seconds
-        made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Sleeper())
-        evaluate = Evaluator(
-            kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead
-        )
+        made, measurer = Recorder(run.uuid, job(space, key), kernel), cast(Measurer, Sleeper())
+        evaluate = Evaluator(made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead)
         with pytest.raises(BudgetSpentError):
             evaluate(space.configs)
         ahead.wait()
@@ -200,9 +204,9 @@ def test_a_compiler_of_a_processor_does_not_idle_while_the_other_compiles(store:
     store.begin_run(run)
     key, ahead = key_of(H200, PHI, PROBLEM), OfProcessor()
     kernel = KernelReport("update_phi", key, space, digest(space.default), 100)
-    made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Sleeper())
+    made, measurer = Recorder(run.uuid, job(space, key), kernel), cast(Measurer, Sleeper())
     beside = cast(CompileAhead, ahead)
-    evaluate = Evaluator(kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, beside)
+    evaluate = Evaluator(made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, beside)
     a, b, c, d, e, f = evaluate.soon = space.configs[:6]
     evaluate([a])
     evaluate([b, c])
@@ -248,10 +252,8 @@ def test_within_seconds_what_is_compiled_first_is_measured_first(
 
     with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=BinaryCache(tmp_path)) as ahead:
         ahead.begin("update_phi")
-        made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Noted())
-        evaluate = Evaluator(
-            kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead
-        )
+        made, measurer = Recorder(run.uuid, job(space, key), kernel), cast(Measurer, Noted())
+        evaluate = Evaluator(made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead)
         evaluate([first])
         if seconds is None:
             compiler.gate.set()

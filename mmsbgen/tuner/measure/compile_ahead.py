@@ -45,7 +45,7 @@ def _digest(config: Config) -> object:
 
 
 class CompileAhead:
-    """Compiles configurations of one problem's kernels for one device with ``jobs`` processes; 0 or 1 compile nothing.
+    """Compiles configurations of one problem's kernels for one device with ``jobs`` processes.
 
     ``problem`` must equal the run's in every parameter, as sources depend on all of them.  A configuration that does
     not compile, or loses its process, is left to the measuring process, which records why.  Leave the context to end
@@ -64,7 +64,7 @@ class CompileAhead:
         compiler: CancellableCompiler | None = None,
         cache: BinaryCache | None = None,
     ) -> None:
-        self.jobs = jobs if jobs > 1 and info.backend != "fake" else 0
+        self.jobs = jobs
         self.before = info.kind == "cpu"
         """Whether nothing may compile while a kernel is timed."""
         self.seconds: dict[object, float] = {}
@@ -80,17 +80,17 @@ class CompileAhead:
         self._compiler, self._cache = compiler, cache
         if compiler is None and info.backend == "cuda":
             with contextlib.suppress(MmsbgenError):  # the measuring process reports it
-                self._compiler = compiler_that_ends(max(1, self.jobs))
-        self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
+                self._compiler = compiler_that_ends(jobs)
+        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="ahead", initializer=self._give_way)
         # What may be needed later leaves room for what is needed now.
-        self._later = ThreadPoolExecutor(max(1, self.jobs // 2), thread_name_prefix="later", initializer=self._give_way)
+        self._later = ThreadPoolExecutor(max(1, jobs // 2), thread_name_prefix="later", initializer=self._give_way)
         self._asked: dict[object, Future[None]] = {}
         self._early: dict[str, tuple[dict[object, Future[None]], dict[object, float]]] = {}
         self._closed = False
         self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
-        each = (limits or TrialLimits()).divided(max(1, self.jobs))
+        each = (limits or TrialLimits()).divided(jobs)
         self._patience_s = each.compile_s
-        self._children = [Measurer(info.spec, family, each, seed) for _ in range(self.jobs)]
+        self._children = [Measurer(info.spec, family, each, seed) for _ in range(jobs)]
         for child in self._children:
             self._free.put(child)
 
@@ -101,7 +101,7 @@ class CompileAhead:
 
     def early(self, kernel: str, configs: Sequence[Config]) -> None:
         """Beside a GPU, compile configurations of a kernel that begins later."""
-        if self.jobs and not self.before:
+        if not self.before:
             spec = self._family.kernel(kernel)
             names = {_digest(config): config for config in configs}
             seconds: dict[object, float] = {}
@@ -122,8 +122,6 @@ class CompileAhead:
 
         Pending earlier requests that are not among them are dropped.
         """
-        if not self.jobs:
-            return
         now = {self.name(config): config for config in configs}
         wanted = now | {name: config for config in later if (name := self.name(config)) not in now}
         for name, future in list(self._asked.items()):
