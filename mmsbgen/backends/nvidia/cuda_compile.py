@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.nvrtc import NO_COMPILER, Nvrtc, NvrtcProcesses, has_nvrtc, header_folders, nvcc_path
@@ -44,22 +44,6 @@ class Compiled:
     log: str
     resources: dict[str, KernelResources]
     cached: bool = False
-
-
-class CudaCompiler(Protocol):
-    """A compiler of CUDA C; ``version`` has its name and version, for example "nvcc 13.0.88"."""
-
-    version: str
-
-    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
-        """Return cubin and log; raise CompileError with the log."""
-
-
-class CancellableCompiler(CudaCompiler, Protocol):
-    """A compiler whose processes can be ended."""
-
-    def cancel(self) -> None:
-        """End all compilations and refuse new ones; their threads raise CompileError."""
 
 
 def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> Nvcc | Nvrtc:
@@ -233,6 +217,10 @@ class Nvcc:
         """Kill a process group, unless its leader has ended and its id may be reused."""
         if process.poll() is None:
             kill_group(process)
+
+
+CudaCompiler = Nvcc | Nvrtc | NvrtcProcesses
+"""A compiler of CUDA C; ``version`` has its name and version, for example "nvcc 13.0.88"."""
 
 
 @functools.cache

@@ -19,7 +19,8 @@ from typing import Self
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends.binary_cache import BinaryCache
-from mmsbgen.backends.nvidia.cuda_compile import CancellableCompiler, compile_cuda, compiler_that_ends
+from mmsbgen.backends.nvidia.cuda_compile import Nvcc, compile_cuda, compiler_that_ends
+from mmsbgen.backends.nvidia.nvrtc import NvrtcProcesses
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import cores
 from mmsbgen.db.records.canonical_json import digest
@@ -61,7 +62,7 @@ class CompileAhead:
         *,
         limits: TrialLimits | None = None,
         seed: int = 0,
-        compiler: CancellableCompiler | None = None,
+        compiler: Nvcc | NvrtcProcesses | None = None,
         cache: BinaryCache | None = None,
     ) -> None:
         self.jobs = jobs
