@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,7 +241,7 @@ def _devices() -> tuple[list[Any], list[str]]:
 def _describe(device: Any, index: int) -> DeviceInfo:
     platform = device.platform.name.strip()
     pocl = platform == POCL
-    kind = "gpu" if device.type & 4 else "cpu"
+    kind: Literal["cpu", "gpu"] = "gpu" if device.type & 4 else "cpu"
     extensions = tuple(sorted(device.extensions.split()))
     return DeviceInfo(
         backend="opencl",
@@ -251,7 +251,7 @@ def _describe(device: Any, index: int) -> DeviceInfo:
         platform=platform,
         architecture=_architecture(device, kind),
         driver=device.driver_version.strip(),
-        kind="gpu" if kind == "gpu" else "cpu",
+        kind=kind,
         compiler=f"{platform} {device.driver_version.strip()}",
         compute_units=int(device.max_compute_units),
         global_memory=int(device.global_mem_size),
