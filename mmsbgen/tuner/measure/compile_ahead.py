@@ -62,8 +62,6 @@ class CompileAhead:
         *,
         limits: TrialLimits | None = None,
         seed: int = 0,
-        compiler: Nvcc | NvrtcProcesses | None = None,
-        cache: BinaryCache | None = None,
     ) -> None:
         self.jobs = jobs
         self.before = info.kind == "cpu"
@@ -78,8 +76,8 @@ class CompileAhead:
         """The name of a configuration's program."""
         self._info, self._problem, self._family = info, problem, resolve_family(family)
         self._spec: KernelSpec | None = None
-        self._compiler, self._cache = compiler, cache
-        if compiler is None and info.backend == "cuda":
+        self._compiler: Nvcc | NvrtcProcesses | None = None
+        if info.backend == "cuda":
             with contextlib.suppress(MmsbgenError):  # the measuring process reports it
                 self._compiler = compiler_that_ends(jobs)
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="ahead", initializer=self._give_way)
@@ -214,8 +212,7 @@ class CompileAhead:
             if self._info.backend == "cuda":
                 traits = traits_of(self._info)
                 text = render(spec, self._problem, config, traits).program
-                cache = self._cache or BinaryCache()
-                options = compiler_options(traits)
+                options, cache = compiler_options(traits), BinaryCache()
                 compile_cuda(text, self._info.architecture, options, compiler=self._compiler, cache=cache)
             else:
                 child = self._free.get()
