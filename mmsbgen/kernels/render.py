@@ -100,7 +100,7 @@ def sources_digest(kernels: Iterable[KernelSpec]) -> str:
     """
     env, digest = environment(), hashlib.sha256(repr(DIALECTS).encode())
     assert env.loader is not None
-    for name in [name for name in env.list_templates() if name not in OWN]:
+    for name in [name for name in env.list_templates("jinja") if name not in OWN]:
         digest.update(f"{name}\0{env.loader.get_source(env, name)[0]}\0".encode())
     # The name of a user's own template has a digest of its text.
     digest.update("\0".join(kernel.template for kernel in kernels).encode())
