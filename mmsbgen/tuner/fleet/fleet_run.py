@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from mmsbgen.backends import DeviceInfo
@@ -197,13 +198,8 @@ def tune_fleet(
             measurer = FleetMeasurer(crew, info, family, limits, seed, lanes)
             told = progress(f"{info.name} ({info.platform})") if progress else None
             place = RunContext(measurer, entry, interrupt, lanes)
-            searches.append(
-                _SearchThread(
-                    lambda place=place, told=told: tune(  # type: ignore[misc]
-                        None, family, names, problem, store=store, progress=told, place=place, **options
-                    )
-                )
-            )
+            how = {"store": store, "progress": told, "place": place, **options}
+            searches.append(_SearchThread(partial(tune, None, family, names, problem, **how)))
             report.workers.append([_place(one) for one in described])
         begin, status = time.monotonic(), "failed"
         try:

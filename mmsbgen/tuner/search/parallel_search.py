@@ -103,11 +103,10 @@ def search_in_parallel(
     Each thread runs the strategy on its part with its share of the budget.  The common budget ends all threads, so that
     one may use what another leaves.
     """
-    parts = deal(space, lanes.count) if lanes.count > 1 else [space]
-    if len(parts) == 1 and lanes.count == 1:
+    if lanes.count == 1:
         search(name, space, evaluate, budget=budget, seed=seed)
         return
-
+    parts = deal(space, lanes.count)
     one_by_one = _OneByOne(lanes, evaluate, lambda: lanes.full(tried(), budget))
 
     def lane(part: Candidates) -> None:
