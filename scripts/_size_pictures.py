@@ -37,7 +37,7 @@ def read_baseline(path: Path, kernel: str) -> Baseline:
 
 def roof_by_size(cases: Sequence[Case]) -> list[Picture]:
     """The share of the measured roof that the best configuration reaches, by size."""
-    having = [(case, case.roof_fraction) for case in cases if case.roof_fraction is not None]
+    having = [(case, case.best.roof_fraction) for case in cases if case.best.roof_fraction is not None]
     if not having:
         return []
     shares = [share for _, share in having]

@@ -48,7 +48,7 @@ def title_of(sweep: Sweep, name: str) -> str:
 
 def dates(cases: Iterable[Case]) -> str:
     """The range of days of the cases' newest trials, as text."""
-    days = sorted({case.date for case in cases})
+    days = sorted({max(trial.created_at for trial in case.trials)[:10] for case in cases})
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 

@@ -101,3 +101,8 @@ def is_number(text: str) -> bool:
 def is_formula(text: str) -> bool:
     """Whether a spreadsheet would take a cell for a formula; numbers are none."""
     return text[:1] in _FORMULAS and _NUMBER.fullmatch(text) is None
+
+
+def moment_text(timestamp: str | None) -> str:
+    """A stored timestamp for people, without the fraction of a second; empty for None."""
+    return (timestamp or "")[:19].replace("T", " ")

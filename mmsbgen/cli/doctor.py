@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.command_options import option
 from mmsbgen.cli.shared.configuration import (
     PREFIX,
     VARIABLES,
@@ -29,7 +30,6 @@ from mmsbgen.cli.shared.configuration import (
     shared_option,
     variable_of,
 )
-from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import json_option, log_options
 
 if TYPE_CHECKING:
@@ -100,17 +100,15 @@ def _print(finding: Finding, *, first: bool) -> None:
         click.echo(f"{'':<19}-> {finding.remedy}")
 
 
-def _commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command with its path of names, the root group first."""
-
-    def below(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-        yield path, command
-        if isinstance(command, click.Group):
-            for name in command.list_commands(ctx):
-                if (found := command.get_command(ctx, name)) is not None:
-                    yield from below(found, (*path, name))
-
-    yield from below(ctx.find_root().command, ())
+def _commands(
+    ctx: click.Context, command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """A command and every one below it with its path of names, the group first."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            if (found := command.get_command(ctx, name)) is not None:
+                yield from _commands(ctx, found, (*path, name))
 
 
 def _in_effect(ctx: click.Context) -> Iterator[str]:
@@ -145,7 +143,7 @@ def _wrong_settings(ctx: click.Context) -> list[str]:
     found = [] if (error := file_of(ctx).error) is None else [str(error)]
     known = {f"{PREFIX}_{name}" for name in VARIABLES}
     contexts: dict[tuple[str, ...], click.Context] = {(): ctx.find_root()}
-    for place, command in _commands(ctx):
+    for place, command in _commands(ctx, ctx.find_root().command):
         name_variables(command, place)
         here = contexts[place] = click.Context(command, contexts[place[:-1]] if place else None, " ".join(place[-1:]))
         here.meta.update(ctx.meta)

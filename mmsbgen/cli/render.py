@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError, did_you_mean
+from mmsbgen.cli.shared.command_options import option
 from mmsbgen.cli.shared.common import pairs
 from mmsbgen.cli.shared.completed_names import family_option
-from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
 from mmsbgen.families import family as family_named
 from mmsbgen.families import resolve_family

@@ -14,11 +14,10 @@ from typing import Any
 import click
 
 from mmsbgen.base.errors import InputError, MissingDependencyError
+from mmsbgen.cli.shared.command_options import NamedPath, option
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import declared_flags
-from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.service.http.service_settings import RequestLimits
 
 log = logging.getLogger("mmsbgen.service")

@@ -19,14 +19,13 @@ from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import TimeUpError, ending_at
 from mmsbgen.cli.printing.graph_tuning import GraphTuning, rest_of, sentence, spent_on_reading
 from mmsbgen.cli.printing.tune_summary import note_earlier_winners, print_report, progress_display
+from mmsbgen.cli.shared.command_options import GuidedCommand, NamedPath, grouped, option
 from mmsbgen.cli.shared.common import INTERRUPTED, pairs, print_table
 from mmsbgen.cli.shared.completed_names import family_option, kernel_names, strategy_names
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
-from mmsbgen.cli.shared.guided_help import GuidedCommand, grouped, option
 from mmsbgen.cli.shared.logs import json_option, log_options, no_progress
-from mmsbgen.cli.shared.parameter_types import NamedPath
 from mmsbgen.tuner.run.tune_options import TuneOptions, last_moment
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import sys
 import time
@@ -11,13 +10,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.command_options import NamedPath, option
 from mmsbgen.cli.shared.common import INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
-from mmsbgen.cli.shared.console import shown
-from mmsbgen.cli.shared.guided_help import option
-from mmsbgen.cli.shared.logs import is_quiet, log_options, note
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.declared_flags import declared_flags
+from mmsbgen.cli.shared.logs import log_options, note, tell
+from mmsbgen.jobs.worker.task import WorkerSettings
 
 
 @click.command()
@@ -31,29 +31,7 @@ from mmsbgen.cli.shared.parameter_types import NamedPath
 @option("--kinds", default="tune,detect", help="Kinds of jobs to take.")
 @option("--once", is_flag=True, help="Wait for one job, do it and end.")
 @option("--drain", is_flag=True, help="End when no job waits.")
-@option(
-    "--lease",
-    type=click.FloatRange(min=1),
-    default=60,
-    help="Seconds without a word of this worker after which its job goes to another.",
-)
-@option(
-    "--checkpoint-seconds",
-    type=click.FloatRange(min=0),
-    default=60,
-    help="Seconds between the checkpoints of a detection.",
-)
-@option(
-    "--checkpoint-mib",
-    type=click.IntRange(min=0),
-    default=256,
-    help="Larger checkpoints stay in --data, where only workers that share it find them.",
-)
-@option(
-    "--max-hours",
-    type=click.FloatRange(0, min_open=True),
-    help="Hours that an attempt at a job may take, after which the job fails.",
-)
+@declared_flags(WorkerSettings)
 @option("--scheduler", metavar="ADDRESS", help="Take measurements of a Dask scheduler (tcp://HOST:PORT) instead.")
 @log_options
 @click.pass_context
@@ -82,22 +60,18 @@ def worker(
     import platformdirs
 
     from mmsbgen.db.store.tuning_store import open_store
-    from mmsbgen.jobs import Queue
-    from mmsbgen.jobs.worker.supervisor import Worker, WorkerSettings
+    from mmsbgen.jobs.queue import Queue
+    from mmsbgen.jobs.worker.supervisor import Worker
 
     def say(text: str) -> None:
         note(text)
-        if not is_quiet(context):
-            click.echo(f"{time.strftime('%H:%M:%S')} {shown(text)}", err=True)
+        tell(f"{time.strftime('%H:%M:%S')} {text}")
 
     settings = WorkerSettings(
         data=given["data"] or platformdirs.user_data_path("mmsbgen") / "worker",
         device=device,
         kinds=[kind.strip() for kind in given["kinds"].split(",") if kind.strip()],
-        lease_s=given["lease"],
-        checkpoint_s=given["checkpoint_seconds"],
-        checkpoint_bytes=given["checkpoint_mib"] << 20,
-        longest_s=math.inf if given["max_hours"] is None else 3600 * given["max_hours"],
+        **{name: given[name] for name in options_of(WorkerSettings)},
     )
     with open_store(database) as store:
         number = Worker(Queue(store), store.place, settings, say).run(

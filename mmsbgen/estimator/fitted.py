@@ -71,8 +71,7 @@ class Fitted(Exports):
         self._fitted("memberships_")
         kind = "sparse" if self.sparse_output else "dense"
         if kind not in self._cache:
-            found = self.exported()
-            self._cache[kind] = _sparse(found) if self.sparse_output else _dense(found)
+            self._cache[kind] = _shares(self.exported(), self.sparse_output)
         return self._cache[kind]
 
     @property
@@ -186,21 +185,15 @@ class Fitted(Exports):
         return "_fit" in vars(self)
 
 
-def _dense(found: Clustering) -> npt.NDArray[np.float64]:
-    n, count = len(found.memberships.indices), len(found.cover.members)
-    need_host_memory(8 * n * count, f"memberships of {n} vertices in {count} communities", "set sparse_output=True")
-    dense = np.zeros((n, count))
-    vertices, communities, shares = found.affiliations
-    dense[vertices, communities] = shares
-    return dense
-
-
-def _sparse(found: Clustering) -> Any:
+def _shares(found: Clustering, as_sparse: bool) -> Any:
+    """The shares of every vertex in its communities ``[N, C]``, as a ``csr_array`` or a NumPy array."""
     from scipy import sparse
 
+    n, count = len(found.memberships.indices), len(found.cover.members)
     _, communities, shares = found.affiliations
-    made = sparse.csr_array(
-        (shares, communities, found.offsets), shape=(len(found.memberships.indices), len(found.cover.members))
-    )
-    made.sort_indices()
-    return made
+    made = sparse.csr_array((shares, communities, found.offsets), shape=(n, count))
+    if as_sparse:
+        made.sort_indices()
+        return made
+    need_host_memory(8 * n * count, f"memberships of {n} vertices in {count} communities", "set sparse_output=True")
+    return made.toarray()

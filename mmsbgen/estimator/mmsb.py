@@ -18,7 +18,6 @@ from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
 from mmsbgen.estimator import modelfile
 from mmsbgen.estimator.fitted import Fitted, FittedChain
-from mmsbgen.estimator.labelled_pairs import links_of
 from mmsbgen.graph import Graph, ReadingOptions, as_graph, read_graph
 from mmsbgen.sampler.options.options import Options, blocks_per_sweep
 from mmsbgen.sampler.options.schedule import Schedule
@@ -153,7 +152,7 @@ class MMSB(Parameters, Fitted):
         given = {name: params[name] for name in ("n_communities", *OPTIONS, "iterations")}
         seed = _seed(self.random_state)
         if y is not None:
-            graph, named = links_of(graph, y)
+            graph, named = _links_of(graph, y)
             if isinstance(vertices, str | os.PathLike):
                 raise InputError(f"vertices={vertices!r}: with y, give ids instead of a file")
             vertices = [*named, *(() if vertices is None else vertices)]
@@ -322,3 +321,24 @@ def _seed(random_state: Any) -> int:
 
 def _tell(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def _links_of(pairs: Any, labels: Any) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """The links among ``pairs`` ``[P, 2]`` of ids by ``labels`` ``[P]``, 1 or 0, and the ids of all pairs.
+
+    Raises:
+        InputError: for other pairs or labels, and if no pair is a link.
+    """
+    table = pairs.to_numpy() if hasattr(pairs, "to_numpy") else pairs
+    rows = table.tolist() if isinstance(table, np.ndarray) else table
+    if not isinstance(rows, list | tuple) or not all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
+        raise InputError(
+            f"y says which pairs are links, and {type(pairs).__name__} is no array (P, 2) of ids: give one, or no y"
+        )
+    told = np.asarray(labels)
+    if told.shape != (len(rows),) or not np.isin(told, (0, 1)).all():
+        raise InputError(f"y of shape {told.shape}: give {len(rows)} values, 1 for a link and 0 for a non-link")
+    links = [(row[0], row[1]) for row, is_link in zip(rows, told.tolist(), strict=True) if is_link]
+    if not links:
+        raise InputError(f"none of the {len(rows)} pairs is a link: the fit needs some")
+    return links, [name for row in rows for name in row]

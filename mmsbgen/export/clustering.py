@@ -76,7 +76,7 @@ class Exports:
         indexed by id, one column per community.  ``communities``: one row per community, with ``size``, ``strength``,
         ``background`` and ``members``.
         """
-        from mmsbgen.export.data_frames import to_pandas
+        from mmsbgen.export.library_objects import to_pandas
 
         return to_pandas(self.exported(), form)
 

@@ -18,7 +18,6 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_text
 from mmsbgen.base.libraries import library
 from mmsbgen.base.progress import stage
-from mmsbgen.export.data_frames import long_columns
 from mmsbgen.export.found import Clustering
 from mmsbgen.export.library_objects import node_attributes, to_arviz
 from mmsbgen.scores.cover import cover_text
@@ -31,27 +30,26 @@ def _snap(found: Clustering, path: Path) -> None:
 
 
 def _csv(found: Clustering, path: Path, delimiter: str = ",") -> None:
-    vertices, columns = long_columns(found)
     names = _texts(found.memberships.ids)
     with open(path, "w", encoding="utf-8", newline="") as file:
         # Readers take a carriage return as the end of a line, but csv does not quote it.
         odd = any("\r" in name for name in names if isinstance(name, str))
         quotes: Literal[0, 1] = csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=quotes)
-        writer.writerow(["id", *columns])
-        for vertex, community, share in zip(*(c.tolist() for c in (vertices, *columns.values())), strict=True):
+        writer.writerow(["id", "community", "share"])
+        for vertex, community, share in zip(*(column.tolist() for column in found.affiliations), strict=True):
             writer.writerow([names[vertex], found.name(community), share])
 
 
 def _parquet(found: Clustering, path: Path) -> None:
     pyarrow, parquet = library("pyarrow", "Parquet files"), library("pyarrow.parquet", "Parquet files")
-    vertices, columns = long_columns(found)
+    vertices, communities, shares = found.affiliations
     ids = found.memberships.ids
     known = pyarrow.array(ids) if ids.dtype.kind == "i" else pyarrow.array(_texts(ids), type=pyarrow.string())
     named = known.take(pyarrow.array(vertices))
-    if found.names is not None:
-        columns["community"] = pyarrow.array(list(map(found.name, columns["community"].tolist())))
-    parquet.write_table(pyarrow.table({"id": named, **columns}), path, compression="zstd")
+    of = communities if found.names is None else pyarrow.array(list(map(found.name, communities.tolist())))
+    table = pyarrow.table({"id": named, "community": of, "share": shares})
+    parquet.write_table(table, path, compression="zstd")
 
 
 def _gexf(found: Clustering, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results as objects of cdlib, networkx, igraph and ArviZ."""
+"""Results as objects of cdlib, networkx, igraph, ArviZ and pandas."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import warnings
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import canonical_text
 from mmsbgen.base.libraries import library
 from mmsbgen.export.found import Clustering
 from mmsbgen.sampler.posterior.draws import aligned
+
+FORMS = ("long", "wide", "communities")
 
 
 def node_attributes(found: Clustering) -> list[dict[str, Any]]:
@@ -136,3 +139,43 @@ def _same_ids(found: Clustering, names: list[Any]) -> None:
             else f"has {len(there)} of {len(found.ids)} vertices"
         )
         raise InputError(f"the graph given {what}; give the graph that was fitted, or none")
+
+
+def to_pandas(found: Clustering, form: str) -> Any:
+    """See :meth:`mmsbgen.export.Exports.to_pandas`."""
+    if form not in FORMS:
+        raise InputError(f"form {form!r} is not one of {', '.join(FORMS)}")
+    pandas = library("pandas", "data frames")
+    ids, sets = found.memberships.ids, found.cover.members
+    vertices, communities, shares = found.affiliations
+    if form == "long":
+        named = _series(pandas, ids[vertices])
+        return pandas.DataFrame({"id": named, "community": communities, "share": shares})
+    if form == "wide":
+        table = np.zeros((len(ids), len(sets)))
+        table[vertices, communities] = shares
+        frame = pandas.DataFrame(table, columns=pandas.RangeIndex(len(sets), name="community"))
+        frame.index = _index(pandas, ids)
+        return frame
+    members = pandas.Series([ids[one].tolist() for one in sets], dtype=object)
+    return pandas.DataFrame(
+        {
+            "size": np.array([len(one) for one in sets], dtype=np.int64),
+            "strength": found.strengths,
+            "background": np.isin(np.arange(len(sets)), found.cover.background),
+            "members": members.to_numpy(),
+        },
+        index=pandas.RangeIndex(len(sets), name="community"),
+    )
+
+
+def _series(pandas: Any, ids: npt.NDArray[Any]) -> Any:
+    # NumPy pads strings to the longest one; objects do not.
+    return ids if ids.dtype.kind == "i" else pandas.Series(ids.astype(object), dtype=object)
+
+
+def _index(pandas: Any, ids: npt.NDArray[Any]) -> Any:
+    if ids.dtype.kind == "i":
+        return pandas.Index(ids, name="id")
+    # Tuples are ids here, not levels of a MultiIndex.
+    return pandas.Index(ids.astype(object), name="id", dtype=object, tupleize_cols=False)

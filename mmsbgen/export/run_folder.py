@@ -26,11 +26,6 @@ from mmsbgen.sampler.saved.result_folder import FILES
 from mmsbgen.scores.cover import words_of
 
 
-def read_folder(folder: Path, graph: Graph | None = None, top: int = 16) -> Clustering:
-    """The results of :func:`read_run`, without the record."""
-    return read_run(folder, graph, top)[0]
-
-
 def refuse_file_of_run(path: Path) -> None:
     """Raise :class:`InputError` for one of the files of results, where their folder is meant."""
     if path.name in FILES and (path.parent / "run.json").is_file():

@@ -5,27 +5,9 @@ It knows states, leases and bytes; what a job's payload means is known by who ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mmsbgen.db.records.job_records import ENDED, STATES, Job, JobEvent
-from mmsbgen.jobs.job_records import AREAS, KINDS, Lease, LeaseLostError, RequestKeyError, UnknownJobError
-
-if TYPE_CHECKING:
-    from mmsbgen.jobs.queue import Queue
-
-__all__ = [
-    "AREAS",
-    "ENDED",
-    "KINDS",
-    "STATES",
-    "Job",
-    "JobEvent",
-    "Lease",
-    "LeaseLostError",
-    "Queue",
-    "RequestKeyError",
-    "UnknownJobError",
-]
+__all__ = ["Queue"]
 
 
 def __getattr__(name: str) -> Any:

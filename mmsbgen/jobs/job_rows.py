@@ -10,10 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from mmsbgen.db.records.canonical_json import canonical_json, storable_text, utc_timestamp
-from mmsbgen.db.records.job_records import ENDED, Job
+from mmsbgen.db.records.job_records import AREAS, ENDED, Job, Lease, LeaseLostError, RequestKeyError, UnknownJobError
 from mmsbgen.db.store.schema import JOB_EVENTS, JOB_FILES, JOBS
 from mmsbgen.jobs.job_files import NAME
-from mmsbgen.jobs.job_records import AREAS, Lease, LeaseLostError, RequestKeyError, UnknownJobError
 
 _MARGIN_S = 1.0
 """Clocks of several machines, and those that are set right all the time, differ by less."""

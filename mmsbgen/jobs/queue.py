@@ -26,18 +26,15 @@ from sqlalchemy.exc import IntegrityError
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.canonical_json import json_object, storable_text, utc_now, utc_timestamp
-from mmsbgen.db.records.job_records import ENDED, STATES, Job, JobEvent
+from mmsbgen.db.records.job_records import ENDED, KINDS, STATES, Job, JobEvent, Lease
 from mmsbgen.db.records.tuning_records import DeviceRecord
-from mmsbgen.db.store.connect import Database
 from mmsbgen.db.store.schema import JOB_EVENTS, JOB_FILES, JOBS
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.jobs import job_files, job_rows
 from mmsbgen.jobs.folder_files import FolderFiles
-from mmsbgen.jobs.job_files import Source, StagedFile
-from mmsbgen.jobs.job_records import KINDS, Lease
+from mmsbgen.jobs.job_files import Source, StagedFile, TableFiles
 from mmsbgen.jobs.job_rows import fenced, file_of, job_of, later, row_of, same_request, tell, too_far_ahead
-from mmsbgen.jobs.table_files import TableFiles
 
 LEASE_SECONDS = 60.0
 MAX_LOSSES = 3
@@ -56,8 +53,8 @@ class Queue:
     nothing.
     """
 
-    def __init__(self, store: Store | Database, *, clock: Callable[[], datetime] | None = None) -> None:
-        self.database = store.database if isinstance(store, Store) else store
+    def __init__(self, store: Store, *, clock: Callable[[], datetime] | None = None) -> None:
+        self.database = store.database
         self._clock = clock
         path = self.database.location.path
         self._files = TableFiles(self.database) if path is None else FolderFiles(self.database, path)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.job_records import Job
 from mmsbgen.export.found import Clustering
 from mmsbgen.export.run_folder import read_members, read_memberships
-from mmsbgen.jobs import Job, Queue
+from mmsbgen.jobs.queue import Queue
 from mmsbgen.sampler.diagnostics.communities import Cover
 from mmsbgen.sampler.diagnostics.verdict import of_record
 from mmsbgen.scores.cover import words_of

@@ -1,23 +1,52 @@
-"""Devices that requests may name: those of this machine, and those with records."""
+"""Devices that requests may name: those of this machine, and those with records, also shipped ones."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 from mmsbgen.backends.base import DeviceInfo
 from mmsbgen.backends.discovery import discover, matching, select_device
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.records.tuning_records import DeviceRecord
+from mmsbgen.db.exchange import jsonl
+from mmsbgen.db.records.tuning_records import DeviceRecord, RoofRecord, RunRecord, TrialRecord
+from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.record_key import device_record, recorded_traits
 from mmsbgen.kernels.space import Traits
 from mmsbgen.service.http.helper_process import HelperProcess
-from mmsbgen.service.shipped_records import shipped
 
 _DISCOVERY_SECONDS = 60.0
 _KEY = re.compile(r"[0-9a-f]{32}")
+
+
+class Shipped(NamedTuple):
+    """The shipped records of all devices."""
+
+    devices: dict[str, DeviceRecord]
+    """By key."""
+    trials: dict[str, TrialRecord]
+    """By uid."""
+    runs: dict[str, RunRecord]
+    """By uuid."""
+    roofs: list[RoofRecord]
+    """Newest first."""
+
+
+@cache
+def shipped() -> Shipped:
+    """The records in the package, read once."""
+    bundles = [jsonl.read(path) for path in sorted([*SHIPPED.glob("*.jsonl"), *SHIPPED.glob("*.jsonl.gz")])]
+    trials = {trial.uid: trial for bundle in bundles for trial in bundle.trials}
+    return Shipped(
+        {trial.key.device.key: trial.key.device for trial in trials.values()},
+        trials,
+        {run.uuid: run for bundle in bundles for run in bundle.runs},
+        sorted((roof for bundle in bundles for roof in bundle.roofs), key=lambda roof: roof.measured_at, reverse=True),
+    )
 
 
 @dataclass(frozen=True)

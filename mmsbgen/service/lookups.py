@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Lock
 
 from mmsbgen.base.errors import InputError
@@ -64,28 +65,21 @@ class LookUps:
                 self._devices.read(self._store)  # its first records may have come just now
                 target = self._devices.target(device)
             self._index.update()
-            return target, *self._select(target, found, name, problem)
-
-    def _select(self, target: Target, found: KernelFamily, name: str, problem: Problem) -> tuple[Selection, Key]:
-        spec = found.kernel(name)
-        if target.traits.dialect not in spec.dialects:
-            raise InputError(
-                f"{name} is not written in {target.traits.dialect}, which {target.record.label} takes; it is in "
-                f"{', '.join(spec.dialects)}"
-            )
-        key = self._key(target, spec, problem)
-        return look_up_key(self._index, key, target.traits, found, problem), key
+            traits = target.traits
+            if traits.dialect not in found.kernel(name).dialects:
+                raise InputError(
+                    f"{name} is not written in {traits.dialect}, which {target.record.label} takes; it is in "
+                    f"{', '.join(found.kernel(name).dialects)}"
+                )
+            key = self._key(target, found.kernel(name), problem)
+            return target, look_up_key(self._index, key, traits, found, problem), key
 
     def _key(self, target: Target, spec: KernelSpec, problem: Problem) -> Key:
+        """The key of a look-up; for another machine's device, with the compiler last used to tune it."""
         if target.info is not None:
             return key_of(target.info, spec, problem)
         kernel = KernelRecord(problem.family, spec.name, PROGRAM)
         key = Key(target.record, ToolchainRecord("", ""), kernel, problem_record(spec, problem))
-        return Key(target.record, self._toolchain(key), kernel, key.problem)
-
-    def _toolchain(self, key: Key) -> ToolchainRecord:
-        """The compiler last used to tune a device of another machine."""
-        of_device = [group for group in self._index.groups(key) if group.key.device == key.device]
-        if not of_device:
-            return key.toolchain
-        return max(of_device, key=lambda g: max(one.created_at for one in g.candidates)).key.toolchain
+        tuned = [group for group in self._index.groups(key) if group.key.device == key.device]
+        last = max(tuned, key=lambda group: max(one.created_at for one in group.candidates), default=None)
+        return key if last is None else replace(key, toolchain=last.key.toolchain)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
 
 from anyio import CapacityLimiter
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import Request
+from fastapi import Depends, Request
 
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.db.store.migrate import revision
 from mmsbgen.db.store.schema import REVISION
 from mmsbgen.db.store.tuning_store import Store, open_store
-from mmsbgen.jobs import Queue
+from mmsbgen.jobs.queue import Queue
 from mmsbgen.service.detections import DetectionViews
 from mmsbgen.service.device_list import Devices
 from mmsbgen.service.http.service_metrics import ServiceMetrics
@@ -60,7 +61,6 @@ class ServiceContext:
             self.queue = Queue(store)
             await asyncio.to_thread(self.queue.sweep)
             self.detections = DetectionViews(self.queue)
-            self.metrics.jobs(self._jobs)
             self.intake = Uploads(settings)
             self.look_ups = await asyncio.to_thread(LookUps, store, self.devices)
             beside = [asyncio.create_task(work()) for work in (self._discover, self._expire)]
@@ -77,7 +77,8 @@ class ServiceContext:
         self.followers += change
         self.metrics.streams.set(self.followers)
 
-    def _jobs(self) -> dict[str, int]:
+    def jobs(self) -> dict[str, int]:
+        """How many jobs are in each state; nothing if the database fails."""
         try:
             return self.queue.counts()
         except MmsbgenError:  # readiness says so
@@ -107,7 +108,10 @@ class ServiceContext:
             self.discovered.set()
 
 
-def context_of(request: Request) -> ServiceContext:
-    """The context of the service that handles a request."""
+async def _context_of(request: Request) -> ServiceContext:
     core: ServiceContext = request.app.state.core
     return core
+
+
+Core = Annotated[ServiceContext, Depends(_context_of)]
+"""The context of the service that handles a request, as a parameter of routes."""

@@ -27,7 +27,7 @@ from _link_scores import NEIGHBOURS, SEED, LinkCase, adjacency, best_factors, fa
 from _quality_methods import run_limited
 from _report import REPORTS, ROOT, markdown_table, save_svg
 
-from mmsbgen.export.run_folder import read_folder
+from mmsbgen.export.run_folder import read_run
 from mmsbgen.report import style
 from mmsbgen.sampler.diagnostics.held_out import auc, auc_error
 
@@ -92,7 +92,7 @@ def run_mmsbgen(case: LinkCase, options: Sequence[str], limit: float, device: st
     record = json.loads((folder / "out" / "run.json").read_text())
     about = {"k": record["options"]["n_communities"], "device": record["device"]["name"]}
     about["versions"] = {"mmsbgen": record["mmsbgen"]}
-    return about | measures(read_folder(folder / "out").memberships.link_probabilities(case.pairs))
+    return about | measures(read_run(folder / "out")[0].memberships.link_probabilities(case.pairs))
 
 
 def found(case: LinkCase, method: str, args: argparse.Namespace, folder: Path) -> Run:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from mmsbgen.base.declared_options import options_of
 from mmsbgen.cli import main
 from mmsbgen.cli.runs.detect import detect
-from mmsbgen.cli.shared.guided_help import GuidedCommand
+from mmsbgen.cli.shared.command_options import GuidedCommand
 from mmsbgen.cli.tune import tune
 from mmsbgen.sampler.options.options import MINI_BATCHES, Options
 from mmsbgen.sampler.saved.result_options import ResultOptions

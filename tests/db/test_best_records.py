@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from mmsbgen.cli.db.commands import db
-from mmsbgen.db.exchange import formats, jsonl
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.ranking import candidate, ranked
 from mmsbgen.db.records.tuning_records import (
@@ -81,7 +81,7 @@ def test_the_best_of_each_problem_are_shipped(tmp_path: Path) -> None:
     assert [(run.uuid, run.host, run.extra) for run in found.runs] == [(RUNS[0].uuid, "", {})]
     for file in SHIPPED.glob("*.jsonl"):
         bundle = jsonl.read(file)
-        assert formats.anonymous(bundle) == bundle
+        assert jsonl.anonymous(bundle) == bundle
     chosen = Index(shipped=tmp_path / "shipped").select(KEY, valid=lambda config: True, default={})
     assert (chosen.config, chosen.tier) == ({"block_size": 64}, "exact")
 
@@ -90,7 +90,7 @@ def test_what_is_shipped_ranks_as_the_whole() -> None:
     """A run that was ended before its finals, the one that went on, and what was slower than its finalists."""
     trials = [_trial(64, 0.95e-3), _trial(128, 0.97e-3), _trial(256, 0.99e-3), _trial(512, 2e-3)]
     trials += [_trial(128, 1.0e-3, run=1, round=2), _trial(64, 1.1e-3, run=1, round=1)]
-    shipped = formats.best(Bundle(runs=RUNS, trials=trials), 3).trials
+    shipped = jsonl.best(Bundle(runs=RUNS, trials=trials), 3).trials
     whole, part = ([c.config_digest for c in ranked(map(candidate, some))] for some in (trials, shipped))
     assert part == whole[:3]
     assert {t.config["block_size"] for t in shipped} == {64, 128, 256}
@@ -105,5 +105,5 @@ def test_an_export_without_a_present_kernel_is_refused(tmp_path: Path) -> None:
 def test_an_older_program_of_a_configuration_is_not_shipped() -> None:
     old = _trial(64, 1e-6, round=1, extra={"program": "old"}, created_at="2025-01-01T00:00:00Z")
     new = [_trial(64, 2e-3, run=1), _trial(128, 1e-3, run=1)]
-    shipped = formats.best(Bundle(runs=RUNS, trials=[old, *new]), 2).trials
+    shipped = jsonl.best(Bundle(runs=RUNS, trials=[old, *new]), 2).trials
     assert {trial.uid for trial in shipped} == {trial.uid for trial in new}

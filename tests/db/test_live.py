@@ -67,10 +67,10 @@ def test_a_trial_that_comes_to_light_late_is_not_missed(store: Store, make: Any)
 def test_what_it_keeps_for_problems_is_bounded(memory: Store, make: Any) -> None:
     memory.add_trial(make.trial(make.key(params={"width": 64}), 1e-3))
     live = LiveIndex(memory, shipped=None)
-    for width in range(1, 1300):
+    for width in range(1, 150):
+        live.update()
         assert selected(live, make.key(params={"width": width})).config == {"block": 64}
-    assert len(live._plans) <= 1025
-    assert len(live._orders) <= 65
+    assert len(live._options) <= 65
 
 
 def test_the_same_question_again_sorts_nothing_again(memory: Store, make: Any, monkeypatch: Any) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmsbgen import MMSB, detect
-from mmsbgen.export.run_folder import read_folder
+from mmsbgen.export.run_folder import read_run
 from mmsbgen.graph import split
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.run.calibrate import FEWEST_LINKS
@@ -82,7 +82,7 @@ def test_ranks_and_auc_stay(found, pairs):
 
 
 def test_saved_results_predict_as_the_run(found, folder, pairs, tmp_path):
-    read = read_folder(folder).memberships
+    read = read_run(folder)[0].memberships
     at = np.searchsorted(found.memberships.ids, pairs)
     for calibrated in (True, False):
         live = found.predict_links(pairs, calibrated=calibrated)
@@ -99,7 +99,7 @@ def test_models_predict_as_the_run_and_as_their_files(found, model, pairs, tmp_p
 
 def test_all_of_pi_in_the_file_predicts_as_the_run(found, tmp_path, pairs):
     detect(planted()[0], out=tmp_path, whole=True, **OPTIONS)
-    read = read_folder(tmp_path, top=K).memberships
+    read = read_run(tmp_path, top=K)[0].memberships
     at = np.searchsorted(found.memberships.ids, pairs)
     assert np.allclose(read.link_probabilities(at), found.predict_links(pairs), atol=0.02)
 
@@ -141,4 +141,4 @@ def test_few_validation_links_leave_probabilities_as_they_are(tmp_path):
     )
     some = [(0, 1), (0, 15), (3, 5)]
     assert np.array_equal(found.predict_links(some), found.predict_links(some, calibrated=False))
-    assert read_folder(tmp_path).memberships.curve is None
+    assert read_run(tmp_path)[0].memberships.curve is None

@@ -13,7 +13,7 @@ from mmsbgen import MMSB, detect
 from mmsbgen.base.errors import InputError
 from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
-from mmsbgen.export.run_folder import read_folder
+from mmsbgen.export.run_folder import read_run
 from tests.detection.detections import FAST, RING, cli
 from tests.devices import PROCESSOR
 
@@ -60,7 +60,7 @@ def test_the_record_has_every_chain_and_the_pooled_metrics(found):
 
 def test_saved_results_pool_as_the_run(found, folder, tmp_path):
     at = np.array(PAIRS)
-    read = read_folder(folder).memberships
+    read = read_run(folder)[0].memberships
     assert np.array_equal(read.link_probabilities(at), found.memberships.link_probabilities(at))
     model = MMSB(3, **{name: value for name, value in OPTIONS.items() if name != "n_communities"}).fit(RING)
     assert np.allclose(model.predict_link_proba(PAIRS), found.predict_links(PAIRS), atol=2e-3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mmsbgen import MMSB, detect
-from mmsbgen.export.run_folder import read_folder
+from mmsbgen.export.run_folder import read_run
 from mmsbgen.graph import as_graph
 from mmsbgen.scores import read_cover
 from tests.devices import PROCESSOR
@@ -67,7 +67,7 @@ def test_they_agree(name: str, tmp_path: Path) -> None:
     ends = covered[graph.links]
     assert (ends[:, 0] == ends[:, 1]).all()
 
-    read = read_folder(tmp_path / "run")
+    read = read_run(tmp_path / "run")[0]
     lines = read_cover(tmp_path / "run" / "communities.txt")
     assert [list(map(str, line)) for line in lines] == [list(map(str, one)) for one in found.communities]
     assert np.array_equal(read.labels(), model.labels_)

@@ -21,7 +21,7 @@ from mmsbgen.base.errors import InputError, MissingDependencyError
 from mmsbgen.cli import main
 from mmsbgen.detection.detect import perform
 from mmsbgen.detection.request import Request
-from mmsbgen.export.run_folder import read_folder
+from mmsbgen.export.run_folder import read_run
 from mmsbgen.sampler.posterior import draws, moments
 from mmsbgen.sampler.saved.membership_arrays import named_arrays
 from tests.detection.detections import FAST, RING, cli
@@ -85,13 +85,13 @@ def test_files_have_means_and_deviations(found: Detection, folder: Path) -> None
 @pytest.mark.slow
 def test_results_that_are_read_give_the_same_intervals(found: Detection, folder: Path, tmp_path: Path) -> None:
     at, right = np.array(PAIRS), found.memberships
-    read = read_folder(folder).memberships
+    read = read_run(folder)[0].memberships
     for name, array in named_arrays(right).items():
         assert np.array_equal(named_arrays(read)[name], array), name
     assert np.array_equal(read.link_intervals(at, 0.9)[1], right.link_intervals(at, 0.9)[1])
     assert np.array_equal(read.intervals(0.5), right.intervals(0.5))
     detect(RING, out=tmp_path / "whole", whole=True, **NOISY)
-    whole = read_folder(tmp_path / "whole", top=16).memberships
+    whole = read_run(tmp_path / "whole", top=16)[0].memberships
     named = json.loads((tmp_path / "whole" / "run.json").read_text())["sampling"]["arrays"]
     assert named == moments.WHOLE_ARRAYS | draws.ARRAYS
     with np.load(tmp_path / "whole" / "memberships.npz") as there:
@@ -184,7 +184,7 @@ def test_chains_are_compared(pooled: tuple[Detection, Path]) -> None:
     each = np.stack([replace(one, others=()).link_intervals(np.array(PAIRS), 0.9)[1] for one in (m, *m.others)])
     assert ((ends >= each.min(axis=0) - 1e-12) & (ends <= each.max(axis=0) + 1e-12)).all()
     assert (np.diff(ends) > np.diff(each.min(axis=0))).any()
-    read = read_folder(out).memberships
+    read = read_run(out)[0].memberships
     assert np.array_equal(read.link_intervals(np.array(PAIRS), 0.9)[1], ends)
     assert len(read.all_draws) == 3
 

@@ -9,7 +9,7 @@ import pytest
 
 import mmsbgen
 from mmsbgen.base.errors import InputError
-from mmsbgen.export.run_folder import read_folder
+from mmsbgen.export.run_folder import read_run
 from tests.detection.detections import cli
 from tests.devices import PROCESSOR
 
@@ -29,7 +29,7 @@ def test_a_run_by_default_and_its_files(grqc: str, tmp_path: Path) -> None:
     assert found.record["held_out"]["validation"]["auc"] > 0.93
     pairs = found.graph.links[:200]
     live = found.memberships.link_probabilities(pairs)
-    saved = read_folder(tmp_path / "out").memberships.link_probabilities(pairs)
+    saved = read_run(tmp_path / "out")[0].memberships.link_probabilities(pairs)
     np.testing.assert_allclose(saved, live, rtol=1e-6)
     loaded = mmsbgen.Detection.load(tmp_path / "out", graph=grqc)
     assert loaded.communities == found.communities

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import mmsbgen
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
-from mmsbgen.export.run_folder import graph_of_run, read_folder, read_members
+from mmsbgen.export.run_folder import graph_of_run, read_members, read_run
 from mmsbgen.graph import as_graph, load_edge_list
 from mmsbgen.scores import read_cover
 from mmsbgen.scores.cover import words_of
@@ -58,7 +58,7 @@ def test_what_detect_wrote_is_what_it_returned(graph: Path, tmp_path: Path) -> N
     pairs = np.array([(a, b) for a in range(30) for b in range(a)])
     for whole in (False, True):
         found = mmsbgen.detect(graph, 5, out=tmp_path / "out", whole=whole, top=3, **FAST)
-        read = read_folder(tmp_path / "out", load_edge_list(graph), top=3)
+        read = read_run(tmp_path / "out", load_edge_list(graph), top=3)[0]
         assert read.cover.background == found.cover.background
         assert all(map(np.array_equal, read.cover.members, found.cover.members))
         for name in ("ids", "indices", "values", "beta", "columns"):
@@ -208,7 +208,7 @@ def test_damaged_folders(results: Path, tmp_path: Path, name: str, change: Any, 
     path = tmp_path / "copy" / name
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(InputError, match=words):
-        read_folder(tmp_path / "copy")
+        read_run(tmp_path / "copy")[0]
 
 
 @pytest.mark.parametrize("odd", ["7", "2 5", "05", "+5", "", "2\t", "#5", "2\v", "x"])
@@ -275,7 +275,7 @@ def test_ids_that_files_cannot_have_are_refused_before_the_run(tmp_path: Path) -
     assert not (tmp_path / "out").exists()
     spaced = [("a b", (1, 2)), ((1, 2), None), (None, "a b"), ("a b", 3), (3, frozenset("xyz"))]
     found = mmsbgen.detect(spaced, 2, out=tmp_path / "out", **FAST)
-    read = read_folder(tmp_path / "out")
+    read = read_run(tmp_path / "out")[0]
     assert words_of(found.memberships.ids) == read.ids
     assert all(map(np.array_equal, read.cover.members, found.cover.members))
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mmsbgen.db.store.tuning_store import Store, open_store
-from mmsbgen.jobs import Queue
+from mmsbgen.jobs.queue import Queue
 
 
 @dataclass

@@ -14,16 +14,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from mmsbgen.db.records.job_records import LeaseLostError, UnknownJobError
 from mmsbgen.db.store.schema import JOBS
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.jobs import LeaseLostError, Queue, UnknownJobError
+from mmsbgen.jobs.queue import Queue
 from tests.jobs.conftest import Clock
 
 _KILLED = """
 import os, signal, sys
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.jobs import Queue, folder_files
+from mmsbgen.jobs import folder_files
+from mmsbgen.jobs.queue import Queue
 
 if sys.argv[2] == "while it is written":
     folder_files.os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)

@@ -11,10 +11,11 @@ import pytest
 from sqlalchemy import update
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.job_records import Lease, LeaseLostError, RequestKeyError, UnknownJobError
 from mmsbgen.db.store.schema import JOB_FILES
 from mmsbgen.db.store.store_errors import StoreError
 from mmsbgen.db.store.tuning_store import Store, open_store
-from mmsbgen.jobs import Lease, LeaseLostError, Queue, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.queue import Queue
 from tests.records import GPU
 
 

@@ -21,7 +21,7 @@ def test_a_case_has_its_best_default_and_worst() -> None:
     assert case.fastest_by("no such axis") == {}
     moved = PHI.traffic(family().problem(K=1024))
     assert case.roof_s == pytest.approx(moved / 4e12)
-    assert case.roof_fraction == pytest.approx(case.roof_s / 1e-4)
+    assert case.best.roof_fraction == pytest.approx(case.roof_s / 1e-4)
 
 
 def test_a_case_counts_the_last_word_on_a_finalist() -> None:
@@ -35,7 +35,6 @@ def test_the_newest_state_of_a_template_counts() -> None:
     old, new = trial(1e-5, digest="old", minute=0), trial(2e-4, digest="new", minute=1)
     (case,) = cases_of([new, old])
     assert case.best_s == 2e-4
-    assert case.date == "2026-11-21"
 
 
 def test_the_newest_program_of_each_configuration_counts() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mmsbgen.report.run import community_links as counting
-from mmsbgen.report.run.community_links import layout, links_between
+from mmsbgen.report.run.community_links import links_between
+from mmsbgen.report.run.network import layout
 from mmsbgen.sampler.diagnostics.communities import Cover
 
 

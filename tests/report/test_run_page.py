@@ -14,9 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 from matplotlib.collections import LineCollection, PatchCollection
 
+from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
 from mmsbgen.detection.detect import Detection, detect
-from mmsbgen.report.page import write
+from mmsbgen.report.page import HtmlPage, Section, write
 from mmsbgen.report.run.run_page import run_page
 from mmsbgen.report.style import Picture
 from tests.devices import PROCESSOR
@@ -336,18 +337,20 @@ def test_a_folder_that_cannot_be_written_is_named(small_run: Run, tmp_path: Path
     assert (done.exit_code, "name another folder with -o" in done.output) == (2, True), done.output
 
 
-def test_pictures_of_the_report_before_go(run: Run, small_run: Run, tmp_path: Path) -> None:
-    called(run[0], "-o", tmp_path)
+def page_of(pictures: dict[str, Picture], *names: str) -> HtmlPage:
+    return HtmlPage("A run", "", sections=[Section("All", pictures=[pictures[name] for name in names])])
+
+
+def test_pictures_of_the_report_before_go(pictures: dict[str, Picture], tmp_path: Path) -> None:
+    write(page_of(pictures, "sizes", "row-sums"), tmp_path)
     (tmp_path / "mine.png").write_text("of the user")
-    names = json.loads(called(small_run[0], "-o", tmp_path, "--json").stdout)["pictures"]
-    assert "held-out" not in names
-    assert {path.stem for path in tmp_path.iterdir()} == {*names, "report", "mine"}
+    write(page_of(pictures, "row-sums"), tmp_path)
+    assert {path.stem for path in tmp_path.iterdir()} == {"row-sums", "report", "mine"}
 
 
-def test_a_report_is_written_whole_or_not_at_all(small_run: Run, tmp_path: Path) -> None:
+def test_a_report_is_written_whole_or_not_at_all(pictures: dict[str, Picture], tmp_path: Path) -> None:
     """What the last of its files cannot be put over keeps all of them away."""
     (tmp_path / "report.html").mkdir()
-    done = called(small_run[0], "-o", tmp_path)
-    assert done.exit_code == 2
-    assert f"cannot write the report to {tmp_path}: Is a directory" in done.output
+    with pytest.raises(InputError, match=f"cannot write the report to {tmp_path}: Is a directory"):
+        write(page_of(pictures, "row-sums"), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

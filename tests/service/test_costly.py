@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.jobs import Job
+from mmsbgen.db.records.job_records import Job
 from mmsbgen.service.app import create_app
 from mmsbgen.service.detections import DetectionViews
 from mmsbgen.service.http.service_settings import ServiceSettings

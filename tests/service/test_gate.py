@@ -6,7 +6,6 @@ import gzip
 import signal
 import socket
 import stat
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from click.testing import CliRunner
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli import main
 from mmsbgen.service.http.tokens import given_token, kept_token
-from tests.service.running import COMMAND, TOKEN, Service, serving
+from tests.service.running import TOKEN, Service, serving
 
 EDGES = b"1 2\n2 3\n1 3\n"
 LIMITS = ("--max-upload", "1", "--max-graph", "2", "--max-vertices", "50", "--max-links", "60", "--max-jobs", "2")
@@ -230,8 +229,8 @@ def test_a_repeated_request_is_answered_where_there_is_no_room(narrow: Service) 
 
 
 @pytest.mark.slow
-def test_the_right_token_passes_after_many_wrong_ones(tmp_path: Path) -> None:
-    with serving(str(tmp_path / "t.sqlite3"), tmp_path / "data") as service, service.client() as client:
+def test_the_right_token_passes_after_many_wrong_ones(narrow: Service) -> None:
+    with narrow.client() as client:
         wrong = {"Authorization": "Bearer wrong-wrong-wrong"}
         codes = {client.post("/api/v1/jobs/tune", headers=wrong).status_code for _ in range(70)}
         assert codes == {401, 429}, "two minutes' worth and more, wherever in one it began"
@@ -336,12 +335,11 @@ def test_a_folder_has_one_service(sqlite_service: Service, tmp_path: Path) -> No
     assert (done.exit_code, "another service uses the folder" in done.stderr) == (2, True), done.stderr
 
 
-@pytest.mark.slow
 def test_a_port_that_is_taken_is_said(sqlite_service: Service, tmp_path: Path) -> None:
     port = str(urlsplit(sqlite_service.url).port)
-    command = [*COMMAND, "serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), "--port", port]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "cannot listen on 127.0.0.1" in done.stderr) == (2, True), done.stderr
+    command = ["serve", "--data", str(tmp_path), "--database", str(tmp_path / "t.sqlite3"), "--port", port]
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, "cannot listen on 127.0.0.1" in done.stderr) == (2, True), done.stderr
     assert list(tmp_path.iterdir()) == [], "no token, lock or database"
 
 

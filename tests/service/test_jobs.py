@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.jobs import Queue
+from mmsbgen.jobs.queue import Queue
 from mmsbgen.service.detections import DetectionViews
 from tests.service.running import Service, serving
 

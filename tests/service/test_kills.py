@@ -29,7 +29,7 @@ import pytest
 from sqlalchemy import text
 
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.jobs import Queue
+from mmsbgen.jobs.queue import Queue
 from tests.service.hostile import API, bundle_lines
 from tests.service.running import TOKEN
 

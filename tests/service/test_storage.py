@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from mmsbgen.cli import main
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.jobs import Queue
+from mmsbgen.jobs.queue import Queue
 from tests.disks import in_a_file_system_of_its_own
 from tests.service.running import Service, serving
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.jobs import Queue
+from mmsbgen.jobs.queue import Queue
 from tests.service.running import COMMAND, Service, serving
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]

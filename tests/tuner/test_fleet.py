@@ -21,7 +21,7 @@ import pytest
 
 from mmsbgen.backends import open_device
 from mmsbgen.base.errors import InputError
-from mmsbgen.db.exchange import formats
+from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.families import resolve_family
 from mmsbgen.tuner.fleet.fleet_run import tune_fleet
@@ -220,7 +220,7 @@ def test_devices_that_are_alike_share_a_search_and_only_a_candidate_whose_worker
     assert kernel.best.round == 2
     bundle = store.bundle()
     assert platform.node() in repr(bundle)
-    told = repr(formats.anonymous(bundle))
+    told = repr(jsonl.anonymous(bundle))
     for secret in (platform.node(), "tcp://", this_process()["numbers"].split()[0]):
         assert secret not in told
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from mmsbgen.db.records.job_records import Job
 from mmsbgen.db.store.tuning_store import open_store
-from mmsbgen.jobs import Job, Queue
+from mmsbgen.jobs.queue import Queue
 
 DATA = Path(__file__).parents[1] / "data"
 COMMAND = [sys.executable, "-W", "error", "-c", "from mmsbgen.cli import main; main()", "worker", "--device", "pocl"]

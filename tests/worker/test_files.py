@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from mmsbgen.db.store.tuning_store import Store, open_store
-from mmsbgen.jobs import Queue
-from mmsbgen.jobs.worker.supervisor import Worker, WorkerSettings
+from mmsbgen.jobs.queue import Queue
+from mmsbgen.jobs.worker.supervisor import Worker
+from mmsbgen.jobs.worker.task import WorkerSettings
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
@@ -49,7 +50,7 @@ def working(url: str, data: Path, said: list[str], **settings: Any) -> None:
 def test_a_fetch_that_takes_longer_than_the_lease_keeps_the_job(here: Any) -> None:
     id = here.queue.submit("detect", OPTIONS, inputs={"graph": LARGE})
     said: list[str] = []
-    worker = threading.Thread(target=working, args=(here.url, here.data, said), kwargs={"lease_s": LEASE_S})
+    worker = threading.Thread(target=working, args=(here.url, here.data, said), kwargs={"lease": LEASE_S})
     worker.start()
     while worker.is_alive():  # as another worker does that looks for jobs
         assert here.queue.expire() == 0, said
@@ -64,7 +65,7 @@ def test_a_fetch_that_takes_longer_than_the_lease_keeps_the_job(here: Any) -> No
 def test_a_fetch_ends_when_its_job_is_cancelled(here: Any) -> None:
     id = here.queue.submit("detect", OPTIONS, inputs={"graph": LARGE * 5})
     said: list[str] = []
-    worker = threading.Thread(target=working, args=(here.url, here.data, said), kwargs={"lease_s": 2.0})
+    worker = threading.Thread(target=working, args=(here.url, here.data, said), kwargs={"lease": 2.0})
     worker.start()
     here.until(lambda: here.queue.get(id).state == "running", "not taken")
     here.queue.cancel(id)

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 import mmsbgen
 from mmsbgen.cli import main
-from mmsbgen.jobs import Job
+from mmsbgen.db.records.job_records import Job
 from mmsbgen.jobs.worker.supervisor import OWNER, Worker
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
@@ -250,7 +250,7 @@ def test_workers_on_one_device_take_turns(here: Any) -> None:
         (["--database", "mysql://x/y"], "not supported"),
         (["--data", "/proc/nothing"], "name another folder with --data"),
         (["--scheduler", "tcp://127.0.0.1:1", "--drain"], "takes no jobs of a database"),
-        (["--lease", "0"], "--lease"),
+        (["--lease", "0"], "lease=0.0: it must be at least 1"),
     ],
 )
 def test_what_cannot_be_used_is_refused(

@@ -22,14 +22,13 @@ from mmsbgen.cli.db.filter_options import (
     reading,
 )
 from mmsbgen.cli.printing.output_options import Output, moved, row_options, show
+from mmsbgen.cli.shared.command_options import NamedPath, option
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.completed_names import family_option
 from mmsbgen.cli.shared.configuration import shared_option, shared_value
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of_option
 from mmsbgen.cli.shared.graph_problem import graph_options, graph_run
-from mmsbgen.cli.shared.guided_help import option
-from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.logs import json_option, log_options, tell
 from mmsbgen.families import resolve_family
 
 #: Rows of a table of trials.
@@ -86,8 +85,8 @@ def trials(ctx: click.Context, /, status: str | None, run: str | None, limit: in
         marks = marks_of(store)
         shown = [rows.trial_row(trial, marks) for trial in found]
         show(output, rows.TRIAL, shown, empty=none(store), limit=most)
-    if limit is None and most is not None and len(found) > most and not is_quiet(ctx):
-        click.echo(f"These are {most}; --limit N shows more, --csv and --json have all.", err=True)
+    if limit is None and most is not None and len(found) > most:
+        tell(f"These are {most}; --limit N shows more, --csv and --json have all.")
 
 
 @db.command()
@@ -150,7 +149,7 @@ def merge(ctx: click.Context, other: str, as_json: bool) -> None:
             count = store.add_bundle(bundle)
             place = store.location
         said = f"{count} of {len(bundle.trials)} trials of {source.location} added to {place}"
-        moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": place})
+        moved(as_json, said, {"added": count, "trials": len(bundle.trials), "database": place})
 
 
 @db.command("export")
@@ -168,7 +167,7 @@ def export_(ctx: click.Context, /, file: Path, with_host: bool, most: int | None
     or those that match the filters; FILE is compressed if its name ends in .gz. Host names are left out unless
     --with-host is given.
     """
-    from mmsbgen.db.exchange import formats, jsonl
+    from mmsbgen.db.exchange import jsonl
 
     suffix = Path(file.name.lower().removesuffix(".gz")).suffix
     if suffix not in ("", ".jsonl", ".csv"):
@@ -178,7 +177,7 @@ def export_(ctx: click.Context, /, file: Path, with_host: bool, most: int | None
     if most is not None:
         bundle = current_best(bundle, most)
     if not with_host:
-        bundle = formats.anonymous(bundle)
+        bundle = jsonl.anonymous(bundle)
     if suffix == ".csv":
         from mmsbgen.base.atomic_files import write_packed
         from mmsbgen.cli.db import printed_rows as rows
@@ -188,7 +187,7 @@ def export_(ctx: click.Context, /, file: Path, with_host: bool, most: int | None
     else:
         jsonl.write(bundle, file)
     said = f"{len(bundle.trials)} trials written to {file}"
-    moved(ctx, as_json, said, {"trials": len(bundle.trials), "file": str(file)})
+    moved(as_json, said, {"trials": len(bundle.trials), "file": str(file)})
 
 
 @db.command("import")
@@ -210,7 +209,7 @@ def import_(ctx: click.Context, file: Path, as_json: bool) -> None:
     with open_store(ctx.obj) as store:
         count = store.add_bundle(bundle)
         said = f"{count} of {len(bundle.trials)} trials added to {store.location}"
-        moved(ctx, as_json, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
+        moved(as_json, said, {"added": count, "trials": len(bundle.trials), "database": store.location})
 
 
 @db.command()
@@ -234,7 +233,6 @@ def explain(
     """
     from mmsbgen.backends import find_device
     from mmsbgen.cli.db import printed_rows as rows
-    from mmsbgen.cli.db.explain_output import would_use
 
     output, graph = Output.of(given), given["graph"]
     of, _, name = (kernel or "").rpartition("/")
@@ -261,7 +259,7 @@ def explain(
         wanted: dict[str, Any] = {f"problem.{name}": value for name, value in picked.items()}
         if spec is not None and kernels is not None:
             aside = output.as_json or output.as_csv
-            wanted = would_use(store, spec, kernels, name, asked | picked, to_stderr=aside) | wanted
+            wanted = rows.would_use(store, spec, kernels, name, asked | picked, to_stderr=aside) | wanted
         found = rows.explain_rows(store, kernel, device, wanted, limit, marks_of(store), kernels)
         show(output, rows.EXPLAIN, found, empty=none(store))
 

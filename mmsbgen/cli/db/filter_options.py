@@ -12,9 +12,10 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError, did_you_mean
+from mmsbgen.base.id_text import moment_text
+from mmsbgen.cli.shared.command_options import option
 from mmsbgen.cli.shared.common import pairs
-from mmsbgen.cli.shared.guided_help import option
-from mmsbgen.cli.shared.logs import is_quiet
+from mmsbgen.cli.shared.logs import tell
 
 if TYPE_CHECKING:
     from mmsbgen.cli.db.printed_rows import Marks
@@ -150,7 +151,7 @@ def picked_run(store: Store, text: str | None) -> str | None:
     try:
         return run_named(store, text).uuid
     except InputError as error:
-        newest = [f"  {run.uuid}  {run.started[:19].replace('T', ' ')}  {run.status}" for run in store.runs()[:5]]
+        newest = [f"  {run.uuid}  {moment_text(run.started)}  {run.status}" for run in store.runs()[:5]]
         told = ["; the newest are (mmsbgen db runs has all):", *newest] if newest else ["; there are none"]
         raise InputError(f"--run: {error}" + "\n".join(told)) from None
 
@@ -160,11 +161,11 @@ def current_best(bundle: Bundle, most: int) -> Bundle:
 
     Raises ``InputError`` if none are left.
     """
-    from mmsbgen.db.exchange import formats
+    from mmsbgen.db.exchange import jsonl
     from mmsbgen.tuner.run.changed_keys import of_program
 
     current = [trial for trial in bundle.trials if not of_program(trial)]
-    found = formats.best(replace(bundle, trials=current), most)
+    found = jsonl.best(replace(bundle, trials=current), most)
     if not found.trials:
         raise InputError("no record was made with the kernels of this version: tune, then export")
     return found
@@ -200,6 +201,6 @@ def reading(ctx: click.Context) -> Store:
         raise InputError(
             f"there is no tuning database at {store.location}: name another with --database, or leave it out"
         )
-    if store.missing and not is_quiet(ctx):
-        click.echo(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.", err=True)
+    if store.missing:
+        tell(f"There is no tuning database at {store.location} yet: mmsbgen tune makes one.")
     return store

@@ -1,4 +1,4 @@
-"""Rows that ``mmsbgen db`` prints: full values by field for JSON and CSV, shorter text for tables."""
+"""What ``mmsbgen db`` prints: a look-up; rows with full values for JSON and CSV, and shorter text for tables."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-from mmsbgen.base.id_text import budget_text, pairs
+import click
+
+from mmsbgen.base.errors import InputError
+from mmsbgen.base.id_text import budget_text, moment_text, pairs
 from mmsbgen.cli.printing.output_options import Column, place_of
 from mmsbgen.cli.shared.common import seconds
-from mmsbgen.db.records.nearness import Difference, phrase
+from mmsbgen.cli.shared.console import shown
+from mmsbgen.db.records.nearness import Difference, parts, phrase
 from mmsbgen.db.records.ranking import by_key, candidate, cost, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import (
     DeviceRecord,
@@ -24,12 +28,13 @@ from mmsbgen.db.records.tuning_records import (
     newest_rates,
 )
 from mmsbgen.db.selection.explain_selection import nearest
-from mmsbgen.db.selection.index import Group, shipped_groups, without
+from mmsbgen.db.selection.index import Group, Index, shipped_groups, without
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import implied
-from mmsbgen.kernels.record_key import program_digest
+from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.roof import of_roof
+from mmsbgen.kernels.space import describe
 from mmsbgen.tuner.run.changed_keys import present_program
 
 Rows = list[dict[str, Any]]
@@ -44,10 +49,6 @@ def _first_line(text: str) -> str:
     lines = text.strip().split("\n")
     line = next((line for line in lines if ": error:" in line or line.startswith("error: ")), lines[0])
     return line if len(line) <= 120 else line[:117] + "..."
-
-
-def _moment(text: str | None) -> str:
-    return "" if text is None else text[:19].replace("T", " ")
 
 
 _KEY = [
@@ -80,7 +81,7 @@ BEST = [
     Column("trial"),
 ]
 TRIAL = [
-    Column("created_at", "when", _moment),
+    Column("created_at", "when", moment_text),
     *_KEY,
     Column("status", "status"),
     *_RESULT,
@@ -116,8 +117,8 @@ DEVICE = [
 ]
 RUN = [
     Column("uuid", "run"),
-    Column("started", "started", _moment),
-    Column("finished", "finished", _moment, label="to {}"),
+    Column("started", "started", moment_text),
+    Column("finished", "finished", moment_text, label="to {}"),
     Column("status", "status", line=2),
     Column("strategy", "strategy", line=2, label="strategy {}"),
     Column("budget", "budget", budget_text, line=2),
@@ -128,7 +129,7 @@ RUN = [
     Column("extra"),
 ]
 QUARANTINE = [
-    Column("created_at", "when", _moment),
+    Column("created_at", "when", moment_text),
     *_KEY,
     Column("config", "configuration", pairs, line=2, label="→ {}"),
     Column("status", "status"),
@@ -276,6 +277,32 @@ def explain_rows(
         }
         for near in nearest(wanted, groups, implied=left_out, limit=limit, program=program)
     ]
+
+
+def would_use(
+    store: Store, spec: str, found: KernelFamily, name: str, problem: dict[str, Any], *, to_stderr: bool
+) -> dict[str, Any]:
+    """Print the configuration that a run would use; returns the parts of the key that it looks up."""
+    from mmsbgen.backends import find_device
+    from mmsbgen.kernels.runtime import look_up
+
+    try:
+        info = find_device(spec)
+    except InputError as error:
+        raise InputError(f"{error}\n--on takes a device of this machine; --device takes one that has records") from None
+    asked, index = found.problem(**problem), Index(store)
+    selection = look_up(index, info, found, name, asked)
+    key = key_of(info, found.kernel(name), asked)
+    click.echo(f"{name} on {info.name} ({info.platform}) would use: {describe(selection.config)}", err=to_stderr)
+    click.echo(f"  tier {selection.tier}: {selection.reason}", err=to_stderr)
+    sizes = {n: x for n, x in key.problem.params.items() if isinstance(x, int) and n not in problem}
+    if sizes:
+        told = ", ".join(f"{size}={value}" for size, value in sizes.items())
+        click.echo(f"  {'other sizes' if problem else 'sizes'} as by default: {told}", err=to_stderr)
+    for failure in store.quarantined(f"{key.kernel.family}/{name}"):
+        if failure.key == key:
+            click.echo(shown(f"  quarantined here: {describe(failure.config)} ({failure.reason})"), err=to_stderr)
+    return parts(key)
 
 
 def _failures(found: Iterable[Mapping[str, Any]]) -> str:

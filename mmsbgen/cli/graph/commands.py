@@ -12,12 +12,11 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
+from mmsbgen.cli.shared.command_options import NamedPath, once, option, readable_path
 from mmsbgen.cli.shared.common import MmsbgenGroup, keep_inputs, print_or_write
-from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.configuration import device_options
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import once, option
-from mmsbgen.cli.shared.logs import is_quiet, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
+from mmsbgen.cli.shared.logs import log_options, tell
 
 if TYPE_CHECKING:
     from mmsbgen.algorithms import VertexValues
@@ -46,8 +45,7 @@ def _algorithm(name: str, help: str, *options: Callable[[Any], Any]) -> Callable
                 option("--directed", is_flag=True, help="u v of the file is an arc from u to v, not a link."),
                 reading_flags("format", "columns"),
                 option("-o", "--out", type=NamedPath(dir_okay=False), help="Write a file instead of printing."),
-                shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
-                shared_option("database", "Tuning database: a path or URL.", expert=True),
+                device_options,
                 log_options,
             ]
         ):
@@ -251,10 +249,10 @@ def blockmodel(graph: Path, numbers: list[int], seed: int, starts: int, max_roun
         tried = numbers if len(numbers) == 1 else [1, *numbers]
         every = [algorithms.blockmodel(arcs, k, **how, **on) for k in reversed(tried)][::-1]
         found = min(every, key=lambda one: one.description)
-        if len(every) > 1 and not is_quiet(click.get_current_context()):
-            click.echo("K\tfree energy\twith parameters", err=True)
+        if len(every) > 1:
+            tell("K\tfree energy\twith parameters")
             for k, one in zip(tried, every, strict=True):
-                click.echo(f"{k}\t{one.free_energy:.6f}\t{one.description:.6f}", err=True)
+                tell(f"{k}\t{one.free_energy:.6f}\t{one.description:.6f}")
         chances = found.marginals.max(axis=1, initial=0).tolist()
         rows = zip(found.ids.tolist(), found.labels.tolist(), chances, strict=True)
         rest = "" if found.converged else ", which were not enough: give more --max-rounds"
@@ -285,10 +283,8 @@ def _run(file: Path, given: dict[str, Any], weights: str | None = None) -> Itera
         def done(found: VertexValues | str, summary: str, text: Callable[[Any], str] = str) -> None:
             seconds = time.perf_counter() - begin
             print_or_write(found if isinstance(found, str) else _lines(found, text), given["out"])
-            if not is_quiet(click.get_current_context()):
-                where = f"{given['out']}: " if given["out"] else ""
-                size = f"{arcs.n_vertices} vertices, {arcs.n_arcs} arcs"
-                click.echo(f"{where}{size}; {summary} ({seconds:.2f} s)", err=True)
+            where = f"{given['out']}: " if given["out"] else ""
+            tell(f"{where}{arcs.n_vertices} vertices, {arcs.n_arcs} arcs; {summary} ({seconds:.2f} s)")
 
         yield arcs, {name: given[name] for name in ("device", "database")}, done
 

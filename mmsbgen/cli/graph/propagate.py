@@ -13,12 +13,11 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.command_options import GuidedCommand, NamedPath, option, readable_path
+from mmsbgen.cli.shared.configuration import device_options
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import GuidedCommand, option
-from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
+from mmsbgen.cli.shared.logs import json_option, log_options, tell
 
 if TYPE_CHECKING:
     from mmsbgen.algorithms import LabelShares
@@ -67,8 +66,7 @@ _READ = {"pairs": "an id and its label", "communities": "a community"}
     "entries of a matrix.",
 )
 @option("--max-rounds", type=int, default=1000, help="Most rounds.", expert=True)
-@shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
-@shared_option("database", "Tuning database: a path or URL.", expert=True)
+@device_options
 @option("--overwrite", is_flag=True, help="Replace files of others, and results of other runs.", expert=True)
 @json_option("Print the run record instead of lines or a summary.")
 @log_options
@@ -109,7 +107,7 @@ def propagate(context: click.Context, /, graph: Path, labels: Path, out: Path | 
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     elif out is None:
         click.echo(shown(_lines(found)), nl=False)
-    if not is_quiet(context) and not given["as_json"]:
+    if not given["as_json"]:
         _tell(found, record, out)
 
 
@@ -161,4 +159,4 @@ def _tell(found: LabelShares, record: dict[str, Any], out: Path | None) -> None:
         told.append(f"No label reached {plural(missing['count'], 'vertex', 'vertices')}, such as {some}.")
     if out is not None:
         told.append(f"Written to {out}: {', '.join(reversed(FILES))}.")
-    click.echo(shown("\n".join(told)), err=True)
+    tell("\n".join(told))

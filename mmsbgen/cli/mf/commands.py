@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmsbgen.base.id_text import plural
+from mmsbgen.cli.shared.command_options import GuidedCommand, NamedPath, option, readable_path
 from mmsbgen.cli.shared.common import INTERRUPTED, MmsbgenGroup, keep_inputs, print_or_write, print_table
 from mmsbgen.cli.shared.completed_names import schedule_names
-from mmsbgen.cli.shared.configuration import shared_option
+from mmsbgen.cli.shared.configuration import device_options
 from mmsbgen.cli.shared.console import shown
-from mmsbgen.cli.shared.guided_help import GuidedCommand, option
-from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
+from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options, tell
 
 if TYPE_CHECKING:
     from mmsbgen.factorisation import ALS, MatrixFactorization
+    from mmsbgen.ratings import Ratings
 
 _MODEL = click.argument("model", type=NamedPath(dir_okay=False))
 _COLUMNS = option("--columns", metavar="U,I,R", help="Columns of user, item, rating: names, or numbers from 1.")
@@ -88,8 +88,7 @@ def mf() -> None:
 @option("--seed", type=click.IntRange(0, 2**63 - 1), default=0)
 @_COLUMNS
 @_DUPLICATES
-@shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
-@shared_option("database", "Tuning database: a path or URL.", expert=True)
+@device_options
 @json_option("Print JSON: figures of the fit.")
 @log_options
 def fit(ratings: Path, out: Path, as_json: bool, **given: Any) -> None:
@@ -121,13 +120,13 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
     import time
 
     from mmsbgen.factorisation import ALS, MatrixFactorization
-    from mmsbgen.ratings import Ratings, read_ratings
+    from mmsbgen.ratings import Ratings
     from mmsbgen.ratings.ratings import mean_and_deviation
 
     method, holdout = given["method"], given["test"]
     if holdout is None:
         holdout = "auto" if given["holdout"] is None else given["holdout"] or None
-    found = read_ratings(readable_path(ratings), columns=_named(given["columns"]), duplicates=given["duplicates"])
+    found = _ratings(ratings, given)
     shared = {
         "n_factors": given["factors"],
         "random_state": given["seed"],
@@ -137,7 +136,7 @@ def _fit(ratings: Path, out: Path, as_json: bool, given: dict[str, Any]) -> bool
     chosen = {"n_epochs": given["epochs"], "reg": given["reg"], "learning_rate": given["learning_rate"]}
     shared |= {name: value for name, value in chosen.items() if value is not None}
     if isinstance(holdout, Path):
-        holdout = read_ratings(readable_path(holdout), columns=_named(given["columns"]), duplicates=given["duplicates"])
+        holdout = _ratings(holdout, given)
     estimator: MatrixFactorization | ALS
     if method == "sgd":
         ways = {name: given[name] for name in ("schedule", "deterministic", "storage")}
@@ -207,19 +206,17 @@ def _told(told: dict[str, Any], out: Path) -> str:
 @_STORAGE
 @_COLUMNS
 @_DUPLICATES
-@shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")
-@shared_option("database", "Tuning database: a path or URL.", expert=True)
+@device_options
 @json_option("Print JSON.")
 @log_options
 def schedules(
     ratings: Path | None,
     factors: int,
     storage: str,
-    columns: str | None,
-    duplicates: Any,
     device: str | None,
     database: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     import json
 
@@ -228,12 +225,11 @@ def schedules(
     from mmsbgen.families.mf.schedules import PROMISES
     from mmsbgen.families.mf.schedules import SCHEDULES as DECLARED
     from mmsbgen.families.mf.workloads import features
-    from mmsbgen.ratings import read_ratings
 
     shape: dict[str, Any] = {}
     rows = [{"schedule": name, "promise": each.promise, "how": each.doc} for name, each in DECLARED.items()]
     if ratings is not None:
-        found = read_ratings(readable_path(ratings), columns=_named(columns), duplicates=duplicates)
+        found = _ratings(ratings, given)
         shape = features(Scaled.of(found.values).cells(found))
         rows = list(schedule_times(found, factors, device, database, storage))
     if as_json:
@@ -276,15 +272,14 @@ def _timed(row: dict[str, Any]) -> dict[str, str]:
 @_DUPLICATES
 @json_option("Print JSON.")
 @log_options
-def evaluate(model: Path, ratings: Path, columns: str | None, duplicates: Any, as_json: bool) -> None:
+def evaluate(model: Path, ratings: Path, as_json: bool, **given: Any) -> None:
     import json
 
     from mmsbgen.base.errors import InputError
     from mmsbgen.factorisation import load_model
-    from mmsbgen.ratings import read_ratings
 
     fitted = load_model(model)
-    found = fitted.evaluate(read_ratings(readable_path(ratings), columns=_named(columns), duplicates=duplicates))
+    found = fitted.evaluate(_ratings(ratings, given))
     if found["unknown_users"] == found["unknown_items"] == found["ratings"]:
         raise InputError(f"{ratings}: no user and no item is in the model; give ids as the fitted file has them")
     if as_json:
@@ -319,15 +314,14 @@ def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> 
     if (u < 0).all() and (v < 0).all():
         raise InputError(f"{pairs}: {new}, that is all of them; give ids as the fitted file has them")
     values = fitted.model_.predicted(u, v, True)
-    if ((u < 0).any() or (v < 0).any()) and not is_quiet(click.get_current_context()):
-        click.echo(f"{new}; they are predicted by the mean and what else is known", err=True)
+    if (u < 0).any() or (v < 0).any():
+        tell(f"{new}; they are predicted by the mean and what else is known")
         if columns is None and u[0] < 0 and v[0] < 0:
-            first = f"{users[0]}, {items[0]}"
-            click.echo(f"the first row was read as a pair: {first}; if it is a header, give --columns", err=True)
+            tell(f"the first row was read as a pair: {users[0]}, {items[0]}; if it is a header, give --columns")
     rows = zip(users.tolist(), items.tolist(), values.tolist(), strict=True)
     _write([("user", "item", "rating"), *((user, item, f"{value:.6g}") for user, item, value in rows)], out)
-    if out is not None and not is_quiet(click.get_current_context()):
-        click.echo(f"{out}: {plural(values.size, 'predicted rating')}", err=True)
+    if out is not None:
+        tell(f"{out}: {plural(values.size, 'predicted rating')}")
 
 
 @mf.command("recommend", help="The items with the largest predictions for a user who has not rated them.")
@@ -341,8 +335,8 @@ def recommend(model: Path, user: str, count: int) -> None:
     fitted = load_model(model)
     ids, scores = fitted.recommend(user, N=count)
     _write([("item", "score"), *((item, f"{x:.4f}") for item, x in zip(ids.tolist(), scores, strict=True))], None)
-    if not len(ids) and not is_quiet(click.get_current_context()):
-        click.echo(f"user {user} has rated every item of the model", err=True)
+    if not len(ids):
+        tell(f"user {user} has rated every item of the model")
 
 
 @mf.command("similar", help="The items that are most like an item, by the angle between factors.")
@@ -357,6 +351,13 @@ def similar(model: Path, item: str, count: int) -> None:
     ids, scores = fitted.similar_items(item, N=count + 1)
     rows = [(name, x) for name, x in zip(ids.tolist(), scores, strict=True) if str(name) != item][:count]
     _write([("item", "cosine"), *((name, f"{x:.4f}") for name, x in rows)], None)
+
+
+def _ratings(file: Path, given: dict[str, Any]) -> Ratings:
+    """The ratings of a file, as ``--columns`` and ``--duplicates`` say."""
+    from mmsbgen.ratings import read_ratings
+
+    return read_ratings(readable_path(file), columns=_named(given["columns"]), duplicates=given["duplicates"])
 
 
 def _named(columns: str | None) -> list[str] | None:

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import click
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.common import output_width, print_csv, print_table
+from mmsbgen.cli.shared.command_options import option
+from mmsbgen.cli.shared.common import csv_text, output_width, print_table
 from mmsbgen.cli.shared.console import shown
-from mmsbgen.cli.shared.guided_help import option
-from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
+from mmsbgen.cli.shared.logs import json_option, log_options, tell
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: Characters of a line from which tables fold their cells, and columns that fold anywhere.
@@ -94,12 +94,12 @@ def row_options(command: F) -> F:
     return command
 
 
-def moved(ctx: click.Context, as_json: bool, said: str, counts: dict[str, Any]) -> None:
+def moved(as_json: bool, said: str, counts: dict[str, Any]) -> None:
     """Print how many records were moved: JSON on standard output, else text on standard error."""
     if as_json:
         click.echo(json.dumps(counts, indent=2))
-    elif not is_quiet(ctx):
-        click.echo(shown(said), err=True)
+    else:
+        tell(said)
 
 
 def show(
@@ -125,7 +125,7 @@ def show(
         told = rows if output.columns is None else [{field: row[field] for field in fields} for row in rows]
         click.echo(json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False))
     elif output.as_csv:
-        print_csv([column.field for column in picked], rows)
+        click.echo(csv_text([column.field for column in picked], rows), nl=False)
     elif rows:
         if output.columns is None:
             picked = [column for column in columns if column.title]
@@ -204,8 +204,8 @@ def _print_records(records: Iterable[tuple[str, _Parts]], width: int) -> None:
         cut = cut or any(line.endswith(_CUT) for line in lines)
         for line in lines:
             click.echo(line)
-    if cut and not is_quiet(click.get_current_context()):
-        click.echo(f"What ends in {_CUT} was cut; a wider terminal, --csv and --json have more.", err=True)
+    if cut:
+        tell(f"What ends in {_CUT} was cut; a wider terminal, --csv and --json have more.")
 
 
 def _fitted(parts: _Parts, width: int) -> list[str]:

@@ -9,10 +9,9 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import is_formula
+from mmsbgen.cli.shared.command_options import NamedPath, option
 from mmsbgen.cli.shared.common import keep_inputs
-from mmsbgen.cli.shared.guided_help import option
-from mmsbgen.cli.shared.logs import is_quiet, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.logs import log_options, tell
 
 _FORMATS = ("csv", "gexf", "graphml", "netcdf", "parquet", "snap", "tsv")
 _HELP = """Turn the results in RESULTS, a folder that `mmsbgen detect -o` or a file that MMSB.save wrote, into a file
@@ -73,12 +72,10 @@ def convert(results: Path, out: Path, format: str | None, graph: Path | None) ->
                 raise InputError(f"a {chosen} file has the links, and {why}: give the run's graph with --graph")
             found = replace(found, graph=links)
     write(found, out, chosen)
-    if is_quiet(click.get_current_context()):
-        return
-    click.echo(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}", err=True)
+    tell(f"{out}: {len(found.cover.members)} communities of {len(found.ids)} vertices, {chosen}")
     if verdict is not None and verdict.refuted:
-        click.echo(verdict.sentence, err=True)
+        tell(verdict.sentence)
     odd = [name for name in found.ids if isinstance(name, str) and is_formula(name)] if chosen in ("csv", "tsv") else []
     if odd:
         told = plural(len(odd), "id begins", "ids begin")
-        click.echo(f"{told} as formulas do, such as {odd[0]!r}: import them into spreadsheets as text", err=True)
+        tell(f"{told} as formulas do, such as {odd[0]!r}: import them into spreadsheets as text")

@@ -15,13 +15,12 @@ from mmsbgen.base.declared_options import options_of
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.version import __version__
 from mmsbgen.cli.shared import logs
+from mmsbgen.cli.shared.command_options import Communities, GuidedCommand, NamedPath, grouped, option, readable_path
 from mmsbgen.cli.shared.common import ARGUMENTS, INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
 from mmsbgen.cli.shared.console import shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import GuidedCommand, grouped, option
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
-from mmsbgen.cli.shared.parameter_types import Communities, NamedPath, readable_path
 from mmsbgen.sampler.options.options import Options
 from mmsbgen.sampler.saved.result_options import ResultOptions
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.command_options import NamedPath, option
 from mmsbgen.cli.shared.common import print_table
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of, reading_of_option
-from mmsbgen.cli.shared.guided_help import option
 from mmsbgen.cli.shared.logs import json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.graph import Graph, ReadingOptions

@@ -11,9 +11,8 @@ import click
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.progress import stage
-from mmsbgen.cli.shared.guided_help import option
+from mmsbgen.cli.shared.command_options import NamedPath, option
 from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.report.page import HtmlPage

@@ -12,12 +12,10 @@ import click
 from mmsbgen.base.errors import InputError
 from mmsbgen.cli.runs.detect import print_found
 from mmsbgen.cli.shared import logs
-from mmsbgen.cli.shared.configuration import shared_option
-from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.command_options import GuidedCommand, NamedPath, grouped, once, option, readable_path
+from mmsbgen.cli.shared.configuration import device_options
 from mmsbgen.cli.shared.declared_flags import reading_flags, reading_of
-from mmsbgen.cli.shared.guided_help import GuidedCommand, grouped, once, option
-from mmsbgen.cli.shared.logs import is_quiet, json_option, log_options
-from mmsbgen.cli.shared.parameter_types import NamedPath, readable_path
+from mmsbgen.cli.shared.logs import json_option, log_options
 
 #: Most bytes of a file that may have no more than a header.
 _ONE_LINE = 4096
@@ -42,8 +40,7 @@ if TYPE_CHECKING:
 @grouped("Reading the changes", reading_flags("format", "columns", "weights"))
 @grouped(
     "Device and database",
-    shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default."),
-    shared_option("database", "Tuning database: a path or URL.", expert=True),
+    device_options,
 )
 @json_option("Print the run record instead of a summary.")
 @log_options
@@ -61,8 +58,7 @@ def update(context: click.Context, /, results: Path, **given: Any) -> None:
 
     def message(text: str) -> None:
         logs.note(text)
-        if not is_quiet(context):
-            click.echo(shown(text), err=True)
+        logs.tell(text)
 
     keep_freed_memory()
     need_results(results)  # told before files of links are read

@@ -239,11 +239,6 @@ def csv_text(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as CSV, see :func:`csv_text`."""
-    click.echo(csv_text(names, rows), nl=False)
-
-
 def seconds(value: float | None) -> str:
     """A readable time, such as ``157.2 us``; empty for None."""
     if value is None:

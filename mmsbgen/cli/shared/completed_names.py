@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.guided_help import option
+from mmsbgen.cli.shared.command_options import option
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -17,8 +17,7 @@ import click
 from click.core import ParameterSource
 
 from mmsbgen.base.errors import InputError, did_you_mean
-from mmsbgen.cli.shared.guided_help import GuidedOption
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.command_options import GuidedOption, NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
 PREFIX = "MMSBGEN"
@@ -196,6 +195,12 @@ def blame(error: click.BadParameter) -> None:
 def shared_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
     """``--device`` or ``--database``, which may be set once for all commands."""
     return click.option(f"--{name}", cls=SharedOption, help=help, **more)
+
+
+def device_options(command: F) -> F:
+    """Add ``--device`` and ``--database`` of commands that compute."""
+    command = shared_option("database", "Tuning database: a path or URL.", expert=True)(command)
+    return shared_option("device", "Device, as `mmsbgen devices` names it; the best one by default.")(command)
 
 
 def place_of(ctx: click.Context) -> tuple[str, ...]:

@@ -9,8 +9,7 @@ import click
 
 from mmsbgen.base.declared_options import DeclaredOption, options_of
 from mmsbgen.base.errors import InputError
-from mmsbgen.cli.shared.guided_help import grouped, option
-from mmsbgen.cli.shared.parameter_types import NamedPath
+from mmsbgen.cli.shared.command_options import NamedPath, grouped, option
 
 if TYPE_CHECKING:
     from pathlib import Path

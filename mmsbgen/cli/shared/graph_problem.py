@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mmsbgen.base.errors import InputError
+from mmsbgen.cli.shared.command_options import NamedPath, option
 from mmsbgen.cli.shared.completed_names import mini_batch_names, partner_names
-from mmsbgen.cli.shared.guided_help import option
-from mmsbgen.cli.shared.parameter_types import NamedPath
 
 if TYPE_CHECKING:
     from mmsbgen.graph import ReadingOptions, Split

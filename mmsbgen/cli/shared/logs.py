@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from mmsbgen.cli.shared.command_options import NamedPath, grouped, option
 from mmsbgen.cli.shared.console import shown
-from mmsbgen.cli.shared.guided_help import grouped, option
-from mmsbgen.cli.shared.parameter_types import NamedPath
 
 F = TypeVar("F", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")
@@ -80,6 +78,12 @@ def is_quiet(ctx: click.Context) -> bool:
 def is_verbose(ctx: click.Context) -> bool:
     """Whether details are wanted."""
     return bool(ctx.meta.get(_STATE, {}).get("verbose"))
+
+
+def tell(text: str) -> None:
+    """Print a message of the current command on standard error, unless messages are unwanted."""
+    if not is_quiet(click.get_current_context()):
+        click.echo(shown(text), err=True)
 
 
 def no_progress(ctx: click.Context) -> bool:
@@ -171,33 +175,18 @@ class _OneRecord(logging.Formatter):
 class _Shown(logging.Handler):
     """Shows records on standard error, except those marked ``printed``, which the command prints itself."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._rich: logging.Handler | None = None
-        self._plain = _OneRecord("%(levelname)s %(name)s: %(message)s")
-        self._for_users = _OneRecord("Warning: %(message)s")
-
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "printed", False):
             return
         try:
-            self._show(record)
+            form = _FOR_USERS if getattr(record, "for_users", False) else _PLAIN
+            click.echo(form.format(record), err=True)
         except Exception:  # logging must not end what it tells of
             self.handleError(record)
 
-    def _show(self, record: logging.LogRecord) -> None:
-        if not sys.stderr.isatty():
-            form = self._for_users if getattr(record, "for_users", False) else self._plain
-            click.echo(form.format(record), err=True)
-            return
-        if self._rich is None:
-            from rich.logging import RichHandler
 
-            from mmsbgen.cli.shared.console import stderr
-
-            self._rich = RichHandler(console=stderr(), show_path=False, log_time_format="[%X]")
-            self._rich.setFormatter(_OneRecord("%(message)s"))
-        self._rich.emit(record)
+_PLAIN = _OneRecord("%(levelname)s %(name)s: %(message)s")
+_FOR_USERS = _OneRecord("Warning: %(message)s")
 
 
 def note(text: str, level: int = logging.INFO) -> None:

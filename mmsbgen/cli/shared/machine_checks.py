@@ -247,14 +247,14 @@ class _BusyError(Exception):
 
 def self_test(device: str) -> Finding:
     """Compile a kernel of a default run without caches, compare it with the reference, time it; in a child process."""
-    from mmsbgen.backends.discovery import discover, select_device
+    from mmsbgen.backends import find_device
     from mmsbgen.families import family
     from mmsbgen.kernels.build import traits_of
     from mmsbgen.sampler.chain.chain_problem import problem_of_default_run
     from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
     from mmsbgen.tuner.measure.timing import Patience
 
-    info = select_device(device, *discover())
+    info = find_device(device)
     kernels = family()
     problem = problem_of_default_run(64, 2000, 20_000, info)
     name = kernels.worth_tuning(problem)[0]

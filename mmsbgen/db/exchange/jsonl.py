@@ -8,8 +8,9 @@ quarantined configurations follow and refer to them by key, and to runs by uuid.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
@@ -19,6 +20,7 @@ from mmsbgen.base.id_text import plain
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.base.user_files import read_unpacked
 from mmsbgen.db.records.canonical_json import canonical_json
+from mmsbgen.db.records.ranking import by_key, candidate, of_newest_programs, ranked
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, RoofRecord, RunRecord, TrialRecord
 
 FORMAT = "mmsbgen-tuning"
@@ -27,6 +29,11 @@ VERSION = 2
 
 MEMORY_SHARE = 40
 """JSON of many small values takes up to this many times its size while it is read."""
+
+_ADDRESS = r"\b(?:tcp|tls|ucx|wss?|inproc)://[^\s,;)]+"
+"""Addresses of Dask workers."""
+MOST_TIMES = 31
+"""Maximum number of times that a trial of :func:`best` keeps."""
 
 _PARTS: dict[str, type[Any]] = get_type_hints(Key)
 
@@ -60,19 +67,17 @@ def lines(bundle: Bundle) -> Iterator[str]:
             part = getattr(whole, name)
             parts.setdefault((name, part.key), part)
     for (name, key), part in sorted(parts.items(), key=lambda item: item[0]):
-        yield canonical_json({"type": name, "key": key, **_fields(part)})
+        yield canonical_json({"type": name, "key": key, **part.values()})
     for run in sorted(bundle.runs, key=lambda r: (r.started, r.uuid)):
-        yield canonical_json({"type": "run", **_fields(run)})
+        yield canonical_json({"type": "run", **run.values()})
     for roof in sorted(bundle.roofs, key=lambda r: (r.measured_at, r.uid)):
-        yield canonical_json({"type": "roof", **_fields(roof), "device": roof.device.key})
+        yield canonical_json({"type": "roof", **roof.values(), "device": roof.device.key})
     kinds: dict[str, Iterable[TrialRecord | QuarantineRecord]]
     kinds = {"trial": bundle.trials, "quarantine": bundle.quarantine}
     for kind, records in kinds.items():
         for record in sorted(records, key=lambda r: (r.created_at, r.uid)):
-            values = _fields(record)
-            del values["key"]
             references = {name: getattr(record.key, name).key for name in _PARTS}
-            yield canonical_json({"type": kind, **values, **references})
+            yield canonical_json({"type": kind, **record.values("key"), **references})
 
 
 def write(bundle: Bundle, path: Path) -> None:
@@ -194,10 +199,6 @@ def _made(kind: type[Any], values: dict[str, Any]) -> Any:
     return kind(**values)
 
 
-def _fields(record: Any) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(record)}
-
-
 def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
     if values.get("format") != FORMAT:
         raise ValueError(f"this is no file of tuning records: its first line must name the format {FORMAT!r}")
@@ -211,3 +212,59 @@ def _checked_header(values: dict[str, Any]) -> dict[str, Any]:
 
 def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number that can be stored")
+
+
+def best(bundle: Bundle, most: int) -> Bundle:
+    """The ``most`` best configurations of each key, with the last timing of each in every run.
+
+    Their ranking stays the same.  Trials with more than :data:`MOST_TIMES` times are reduced to that many quantiles.
+    Failures are left out, and so are older programs of a configuration.
+    """
+    kept: list[TrialRecord] = []
+    for recorded in by_key(trial for trial in bundle.trials if trial.status == "ok").values():
+        every = of_newest_programs(recorded)
+        names = {found.config_digest for found in ranked(map(candidate, every))[:most]}
+        last = {(t.run, t.config_digest): t for t in sorted(every, key=lambda t: t.round) if t.config_digest in names}
+        kept += [replace(trial, times=_quantiles(trial.times)) for trial in last.values()]
+    return bundle.of_trials(kept)
+
+
+def _quantiles(times: Sequence[float]) -> tuple[float, ...]:
+    """At most :data:`MOST_TIMES` of the times, evenly spaced by rank; look-ups need only the median."""
+    if len(times) <= MOST_TIMES:
+        return tuple(times)
+    ordered = sorted(times)
+    return tuple(ordered[round(i * (len(ordered) - 1) / (MOST_TIMES - 1))] for i in range(MOST_TIMES))
+
+
+def anonymous(bundle: Bundle) -> Bundle:
+    """The same records without names and addresses of machines, and without process information."""
+    places = [place for run in bundle.runs for place in run.extra.get("workers", []) if isinstance(place, str)]
+    places += [trial.extra["where"] for trial in bundle.trials if isinstance(trial.extra.get("where"), str)]
+    machines = {run.host for run in bundle.runs} | {place.rpartition(" ")[0] for place in places}
+    names = sorted(filter(None, machines), key=len, reverse=True)
+    secret = re.compile("|".join([_ADDRESS, *(rf"(?<![\w.-]){re.escape(name)}(?![\w-])" for name in names)]))
+
+    def told(text: str) -> str:
+        return secret.sub("[machine]", text)
+
+    return replace(
+        bundle,
+        runs=[replace(run, host="", extra=_nowhere(run.extra)) for run in bundle.runs],
+        trials=[replace(t, extra=_nowhere(t.extra), message=told(t.message)) for t in bundle.trials],
+        quarantine=[replace(f, extra=_nowhere(f.extra), message=told(f.message)) for f in bundle.quarantine],
+    )
+
+
+def _nowhere(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``extra`` of a run or trial without ``process``; places "MACHINE DEVICE" are reduced to the device."""
+    found = {name: value for name, value in extra.items() if name != "process"}
+    if isinstance(found.get("where"), str):
+        found["where"] = _device(found["where"])
+    if isinstance(found.get("workers"), list):
+        found["workers"] = [_device(place) for place in found["workers"] if isinstance(place, str)]
+    return found
+
+
+def _device(place: str) -> str:
+    return place.rpartition(" ")[2]

@@ -1,10 +1,18 @@
-"""Jobs and their events as plain frozen values; timestamps are ISO 8601 in UTC, as the database keeps them."""
+"""Jobs, their events and leases as plain frozen values, and the errors of their queue.
+
+Timestamps are ISO 8601 in UTC, as the database keeps them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from mmsbgen.base.errors import InputError, MmsbgenError
+
+KINDS = ("tune", "detect")
+AREAS = ("input", "checkpoint", "output")
+"""Where the files of a job belong."""
 STATES = ("queued", "running", "done", "failed", "cancelled")
 ENDED = frozenset({"done", "failed", "cancelled"})
 """States that a job never leaves."""
@@ -21,7 +29,7 @@ class Job:
     """32 hexadecimal digits, random."""
     request_key: str | None
     kind: str
-    """One of :data:`mmsbgen.jobs.KINDS`."""
+    """One of :data:`KINDS`."""
     state: str
     """One of :data:`STATES`."""
     payload: dict[str, Any]
@@ -69,3 +77,26 @@ class JobEvent:
     kind: str
     data: dict[str, Any]
     created_at: str
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to write to a job until its lease runs out.  ``attempt`` is the fencing token."""
+
+    job: Job
+    attempt: int
+    worker: str
+    seconds: float
+    """How long the job is this worker's after each heartbeat."""
+
+
+class UnknownJobError(InputError):
+    """There is no job of that id, or it has no file of that name."""
+
+
+class RequestKeyError(InputError):
+    """The request key belongs to a job with another kind, payload or input."""
+
+
+class LeaseLostError(MmsbgenError):
+    """The lease is no longer valid: it ran out, or the job has ended."""

@@ -30,6 +30,10 @@ class CheckedRecord:
             if (value := getattr(self, name)) is not None or len(kinds) == 1:
                 object.__setattr__(self, name, _checked(name, kinds[0], value))
 
+    def values(self, *leave_out: str) -> dict[str, Any]:
+        """The fields by name."""
+        return {name: getattr(self, name) for name in kinds_of(type(self)) if name not in leave_out}  # type: ignore[arg-type]
+
 
 @cache
 def kinds_of(record: type[Any]) -> dict[str, tuple[Any, ...]]:

@@ -79,22 +79,26 @@ class DeviceRecord(CheckedRecord):
         return text.casefold() in "\n".join((self.label, self.vendor, self.architecture)).casefold()
 
 
+class KeyPart(CheckedRecord):
+    """A part of keys that is known by all of its fields."""
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of all fields."""
+        return digest(list(self.values().values()))
+
+
 @dataclass(frozen=True)
-class ToolchainRecord(CheckedRecord):
+class ToolchainRecord(KeyPart):
     """A compiler, its version and the options common to all configurations."""
 
     compiler: str
     version: str
     options: str = ""
 
-    @cached_property
-    def key(self) -> str:
-        """Digest of all fields."""
-        return digest([self.compiler, self.version, self.options])
-
 
 @dataclass(frozen=True)
-class KernelRecord(CheckedRecord):
+class KernelRecord(KeyPart):
     """A kernel of a family.
 
     ``template_digest`` is :data:`PROGRAM`.  Older records have the digest of the template's text, which never matches a
@@ -105,23 +109,13 @@ class KernelRecord(CheckedRecord):
     name: str
     template_digest: str
 
-    @cached_property
-    def key(self) -> str:
-        """Digest of all fields."""
-        return digest([self.family, self.name, self.template_digest])
-
 
 @dataclass(frozen=True)
-class ProblemRecord(CheckedRecord):
+class ProblemRecord(KeyPart):
     """Parameters of a problem as the family declares them: numbers, texts and booleans by name."""
 
     family: str
     params: Mapping[str, Any]
-
-    @cached_property
-    def key(self) -> str:
-        """Digest of family and parameters."""
-        return digest([self.family, self.params])
 
     def __hash__(self) -> int:
         return hash(self.key)

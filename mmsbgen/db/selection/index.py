@@ -61,21 +61,8 @@ class _Option(NamedTuple):
     tier: str
     near: list[Near]
     reason: str
-
-
-class _Plan(NamedTuple):
-    """The options for one key in order of preference, and the number of stale records."""
-
-    options: list[_Option]
-    stale: int
-
-
-class _Measure(NamedTuple):
-    """The distance between problems: parameters to ignore, weights other than 1, and values of what is left out."""
-
-    irrelevant: frozenset[str]
-    weights: tuple[tuple[str, float], ...]
-    implied: tuple[tuple[str, Any], ...]
+    choices: list[TransferChoice]
+    """Their configurations, best first; sorted by the first look-up that gets to them."""
 
 
 class Index:
@@ -89,18 +76,16 @@ class Index:
     def __init__(self, store: Store | None = None, *, shipped: Path | None = SHIPPED) -> None:
         self._store = store
         self._shipped = shipped
-        self._groups: dict[_Kernel, list[Group]] = {}
-        self._kind = ""
+        self._groups: dict[tuple[_Kernel, str], list[Group]] = {}
+        self._options: dict[tuple[Any, ...], tuple[list[_Option], int]] = {}
         self._barred: dict[_Kernel, dict[tuple[str, str], QuarantineRecord]] = {}
-        self._plans: dict[tuple[str, _Measure], _Plan] = {}
-        self._orders: dict[tuple[str, _Measure, int], list[TransferChoice]] = {}
         self._programs: dict[tuple[Key, str], str] = {}
 
     @classmethod
     def of_trials(cls, trials: Iterable[TrialRecord]) -> Index:
         """An index of the given trials with status 'ok' only."""
         index = cls(shipped=None)
-        index._groups = _by_kernel(trials)
+        index._groups = {(kernel, kind): of for kernel, of in _by_kernel(trials).items() for kind in ("cpu", "gpu")}
         return index
 
     def select(
@@ -142,21 +127,18 @@ class Index:
             program: Returns the present digest of a record's program; records with another digest are not used.
                 Called once for each key and configuration that would be selected.
         """
-        sides = (tuple(sorted((each or {}).items())) for each in (weights, implied))
-        measure = _Measure(frozenset(irrelevant), *sides)
-        if (plan := self._plans.get((key.key, measure))) is None:
-            plan = self._plans[key.key, measure] = _plan(key, self.groups(key), measure)
         refused = barred = 0
-        stale = plan.stale
-        for place, (tier, near, reason) in enumerate(plan.options):
-            # The cache key needs no ``carry``, which depends on the kernel, a part of the key.
-            asked = (key.key, measure, place)
-            if asked not in self._orders:
-                self._orders[asked] = ordered(near, key.problem.params, carry)
+        asked = key, frozenset(irrelevant), frozenset((weights or {}).items()), frozenset((implied or {}).items())
+        if asked not in self._options:
+            self._options[asked] = _options(key, self.groups(key), irrelevant, weights, implied)
+        options, stale = self._options[asked]
+        for tier, near, reason, choices in options:
+            if not choices:  # ``carry`` depends on the kernel, a part of the key
+                choices += ordered(near, key.problem.params, carry)
             changed = 0
             of_runs: set[str] = set()
             skipped: dict[str, Any] | None = None  # the records of a configuration follow each other
-            for config, found, there, carried in self._orders[asked]:
+            for config, found, there, carried in choices:
                 if config == skipped:
                     continue
                 if self.quarantined(key, config | dict(modes or {}), program) is not None:
@@ -172,7 +154,7 @@ class Index:
                     return Selection(dict(config), tier, reason + notes, found.uid, found.median_s)
             stale += changed
         reason = "no record for this kernel on this device, its architecture or its vendor"
-        if plan.options:
+        if options:
             reason = "no usable record for this kernel"
         return Selection(dict(default), "default", reason + _notes(refused, barred, stale))
 
@@ -228,15 +210,13 @@ class Index:
 
     def groups(self, key: Key) -> list[Group]:
         """The records of a key's kernel, for any program; read at the first call."""
-        kernel = (key.kernel.family, key.kernel.name)
-        if self._shipped is not None and self._kind != key.device.kind:  # of other kinds none were read
-            self._groups, self._kind = {}, key.device.kind
-        if kernel not in self._groups:
-            self._groups[kernel] = self._read(kernel, self._kind)
-        return self._groups[kernel]
+        kernel, kind = (key.kernel.family, key.kernel.name), key.device.kind
+        if (kernel, kind) not in self._groups:
+            self._groups[kernel, kind] = self._read(kernel, kind)
+        return self._groups[kernel, kind]
 
-    def _read(self, kernel: _Kernel, kind: str = "") -> list[Group]:
-        """The records of a kernel; shipped ones of a ``kind`` of device, or all."""
+    def _read(self, kernel: _Kernel, kind: str) -> list[Group]:
+        """The records of a kernel; of shipped ones those for a ``kind`` of device."""
         own: list[tuple[Key, Candidate]] = []
         if self._store is not None:
             own = self._store.candidates(family=kernel[0], kernel=kernel[1])
@@ -281,10 +261,16 @@ def shipped_groups(folder: Path = SHIPPED, kind: str = "") -> dict[tuple[str, st
     return dict(groups)
 
 
-def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
+def _options(
+    key: Key,
+    groups: Iterable[Group],
+    irrelevant: Collection[str],
+    weights: Mapping[str, float] | None,
+    implied: Mapping[str, Any] | None,
+) -> tuple[list[_Option], int]:
+    """The options for a key in order of preference, and the number of stale records."""
     wanted = parts(key)
-    soft_parts = {PROBLEM_PREFIX + name for name in measure.irrelevant}
-    weights = dict(measure.weights)
+    soft_parts = {PROBLEM_PREFIX + name for name in irrelevant}
     stale = 0
     ranked_groups: list[tuple[tuple[Any, ...], Any, Near, _Option]] = []
     for group in groups:
@@ -292,13 +278,8 @@ def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
         if there.kernel != key.kernel:
             stale += len(group.candidates) if there.device.backend == key.device.backend else 0
             continue
-        distance = problem_distance(
-            key.problem.params,
-            there.problem.params,
-            irrelevant=measure.irrelevant,
-            weights=weights,
-            implied=dict(measure.implied),
-        )
+        sizes = key.problem.params, there.problem.params
+        distance = problem_distance(*sizes, irrelevant=irrelevant, weights=weights, implied=implied)
         tier = _tier(key, there, distance)
         if tier == "default":
             continue
@@ -311,11 +292,11 @@ def _plan(key: Key, groups: Iterable[Group], measure: _Measure) -> _Plan:
         near = Near(group, distance)
         # Near problems on one device are ranked together; a record of the same problem is an option of its own.
         together = (tier, there.device.key, there.toolchain.key, soft, group.source, distance == 0 and there.key)
-        ranked_groups.append(((*order, group.candidates[0].median_s), together, near, _Option(tier, [], reason)))
+        ranked_groups.append(((*order, group.candidates[0].median_s), together, near, _Option(tier, [], reason, [])))
     options: dict[Any, _Option] = {}
     for _, together, near, option in sorted(ranked_groups, key=lambda entry: entry[0]):
         options.setdefault(together, option).near.append(near)
-    return _Plan(list(options.values()), stale)
+    return list(options.values()), stale
 
 
 def _tier(key: Key, there: Key, distance: float) -> str:

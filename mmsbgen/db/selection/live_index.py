@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from mmsbgen.db.records.tuning_records import Key
-from mmsbgen.db.selection.index import SHIPPED, Group, Index, Selection
+from mmsbgen.db.selection.index import SHIPPED, Group, Index
 from mmsbgen.db.store.schema import KERNELS, QUARANTINE, TRIALS
 from mmsbgen.db.store.tuning_store import Store
 
-_MOST_PLANS = 1024
-#: An order is larger: it has all configurations recorded for the near problems.
-_MOST_ORDERS = 64
+_MOST_KEYS = 64
+"""Keys for which options are kept, with all configurations recorded for near problems."""
 KernelName = tuple[str, str]
 """Family and name."""
 Marks = dict[KernelName, list[tuple[int, int]]]
@@ -33,33 +31,22 @@ class LiveIndex(Index):
         self._seen: Marks = {}
 
     def groups(self, key: Key) -> list[Group]:
-        """As :meth:`Index.groups`, for devices of any kind."""
+        """As :meth:`Index.groups`."""
         kernel = (key.kernel.family, key.kernel.name)
-        if kernel not in self._groups:
-            # The mark first: what is stored meanwhile is read again.
+        if kernel not in self._seen:  # the mark first: what is stored meanwhile is read again
             self._seen[kernel] = self._marks().get(kernel, [])
-            self._groups[kernel] = self._read(kernel)
-        return self._groups[kernel]
-
-    def select(self, key: Key, **asked: Any) -> Selection:
-        """As :meth:`Index.select`, with caches of bounded size."""
-        if len(self._plans) > _MOST_PLANS:
-            self._plans.clear()
-            self._orders.clear()
-        if len(self._orders) > _MOST_ORDERS:
-            self._orders.clear()
-        return super().select(key, **asked)
+        return super().groups(key)
 
     def update(self) -> set[KernelName]:
         """Forget the records of kernels that have new ones, and return these kernels."""
         now = self._marks()
-        changed = {kernel for kernel in self._groups if now.get(kernel, []) != self._seen[kernel]}
+        changed = {kernel for kernel, seen in self._seen.items() if now.get(kernel, []) != seen}
+        if changed or len(self._options) > _MOST_KEYS:
+            self._options.clear()
         for kernel in changed:
-            self._groups.pop(kernel)
+            del self._seen[kernel]
             self._barred.pop(kernel, None)
-        if changed:
-            self._plans.clear()
-            self._orders.clear()
+        self._groups = {of: groups for of, groups in self._groups.items() if of[0] in self._seen}
         return changed
 
     def _marks(self) -> Marks:

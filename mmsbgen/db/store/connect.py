@@ -89,40 +89,45 @@ def locate(url: str | Path | None = None) -> Location:
 
 
 class Database:
-    """Connections to one database, and transactions on them."""
+    """Connections to one database by its ``engine``, or what makes that at the first use, and transactions on them."""
 
-    def __init__(self, location: Location, engine: Engine) -> None:
+    def __init__(self, location: Location, engine: Engine | Callable[[], Engine]) -> None:
         self.location = location
         self._engine = engine
-        self._reader = engine
-        if engine.dialect.name == "postgresql":
-            self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._opening = threading.Lock()
 
     @property
     def engine(self) -> Engine:
-        """The SQLAlchemy engine."""
-        return self._engine
+        """The SQLAlchemy engine; its first use may raise the errors of opening."""
+        with self._opening:
+            if not isinstance(self._engine, Engine):
+                self._engine = self._engine()
+            return self._engine
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work`` in a read transaction with a consistent view; raises ``StoreError``.
 
         What ``work`` raises on content that no version writes is a ``StoreError`` too.
         """
+        engine = self.engine
+        if engine.dialect.name == "postgresql":
+            engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         try:
-            return self._attempt(lambda: _in_transaction(self._reader, work))
+            return self._attempt(engine, work)
         except (ValueError, LookupError, TypeError) as error:
             raise damaged(str(self.location), f"a record cannot be read: {error!r:.200}") from error
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work`` in a write transaction, retried after conflicts; raises ``StoreError``."""
-        return self._attempt(lambda: _in_transaction(self.engine.execution_options(write=True), work))
+        return self._attempt(self.engine.execution_options(write=True), work)
 
-    def _attempt(self, transaction: Callable[[], T]) -> T:
+    def _attempt(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         deadline, longest = time.monotonic() + GIVE_UP_S, 0.02
         with explained(str(self.location)):
             while True:
                 try:
-                    return transaction()
+                    with engine.begin() as connection:
+                        return work(connection)
                 except Exception as error:
                     if not is_transient(error) or time.monotonic() >= deadline:
                         raise
@@ -130,47 +135,9 @@ class Database:
                 longest = min(1.0, 2 * longest)
 
     def close(self) -> None:
-        """Close all connections."""
-        self.engine.dispose()
-
-
-class LaterDatabase(Database):
-    """A database that ``connected`` opens at its first use, once for all threads."""
-
-    def __init__(self, location: Location, connected: Callable[[Location], Database]) -> None:
-        self.location = location
-        self._connected = connected
-        self._opening = threading.Lock()
-        self._opened: Database | None = None
-
-    @property
-    def engine(self) -> Engine:
-        """The SQLAlchemy engine; opens the database."""
-        return self._open().engine
-
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """As :meth:`Database.read`; may also raise the errors of opening."""
-        return self._open().read(work)
-
-    def write(self, work: Callable[[Connection], T]) -> T:
-        """As :meth:`Database.write`; may also raise the errors of opening."""
-        return self._open().write(work)
-
-    def close(self) -> None:
         """Close all connections, if there are any."""
-        if self._opened is not None:
-            self._opened.close()
-
-    def _open(self) -> Database:
-        with self._opening:
-            if self._opened is None:
-                self._opened = self._connected(self.location)
-            return self._opened
-
-
-def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
-    with engine.begin() as connection:
-        return work(connection)
+        if isinstance(self._engine, Engine):
+            self._engine.dispose()
 
 
 def connect(location: Location, *, read_only: bool = False) -> Database:

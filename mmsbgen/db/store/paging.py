@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select, tuple_
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord, TrialRecord
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.filters import TrialFilters, of_parts
+from mmsbgen.db.store.record_rows import TrialFilters, of_parts
 from mmsbgen.db.store.schema import DEVICES, RUNS, TRIALS
 from mmsbgen.db.store.tuning_store import Store
 

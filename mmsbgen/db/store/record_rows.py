@@ -1,12 +1,12 @@
-"""Conversion between records and database rows."""
+"""Conversion between records and database rows, and filters of queries of rows."""
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
 from sqlalchemy import Connection, Row, Select, Table, Text, func, select, type_coerce
 
@@ -22,15 +22,10 @@ from mmsbgen.db.records.tuning_records import (
     RunRecord,
     TrialRecord,
 )
-from mmsbgen.db.store.schema import DEVICES, KERNELS, PARTS, QUARANTINE, ROOFS, RUNS, TRIALS
+from mmsbgen.db.store.schema import DEVICES, KERNELS, PARTS, PROBLEMS, QUARANTINE, ROOFS, RUNS, TRIALS
 
 type_of_part: dict[Table, type[Any]] = {PARTS[name]: kind for name, kind in get_type_hints(Key).items()}
 _CHUNK = 500
-
-
-def plain(record: object, *leave_out: str) -> dict[str, Any]:
-    """The fields of a record by name."""
-    return {f.name: getattr(record, f.name) for f in fields(record) if f.name not in leave_out}  # type: ignore[arg-type]
 
 
 def insert_new(connection: Connection, table: Table, unique: str, rows: list[dict[str, Any]]) -> int:
@@ -38,8 +33,6 @@ def insert_new(connection: Connection, table: Table, unique: str, rows: list[dic
     # The dialect's own, which is loaded: that of the other takes a tenth of a second.
     insert = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
     statement = insert(table).on_conflict_do_nothing(index_elements=[unique]).returning(table.c[unique])
-    if len(rows) <= _CHUNK:
-        return sum(len(connection.execute(statement, part).all()) for part in _chunks(rows))
     new = 0
     with stage(f"storing {table.name}", len(rows), table.name) as told:
         for part in _chunks(rows):
@@ -63,7 +56,7 @@ def part_ids(connection: Connection, table: Table, records: Iterable[Any]) -> di
     by_key = {record.key: record for record in records}
     found = ids_of(connection, table, "key", by_key)
     if new := sorted(by_key.keys() - found.keys()):
-        insert_new(connection, table, "key", [{"key": key, **plain(by_key[key])} for key in new])
+        insert_new(connection, table, "key", [{"key": key, **by_key[key].values()} for key in new])
         found |= ids_of(connection, table, "key", new)
     return found
 
@@ -86,7 +79,7 @@ def insert_trials(connection: Connection, trials: Iterable[TrialRecord]) -> int:
     keys = _key_ids(connection, [t.key for t in new.values()])
     rows = [
         {
-            **plain(t, "run", "key"),
+            **t.values("run", "key"),
             "uid": t.uid,
             "run_id": runs[t.run],
             **keys(t.key),
@@ -102,7 +95,7 @@ def insert_quarantined(connection: Connection, failures: Iterable[QuarantineReco
     new = {failure.uid: failure for failure in failures}
     keys = _key_ids(connection, [f.key for f in new.values()])
     digests = ("config_digest", "recorded_digest", "uid")
-    rows = [{**plain(f, "key"), **keys(f.key), **{name: getattr(f, name) for name in digests}} for f in new.values()]
+    rows = [{**f.values("key"), **keys(f.key), **{name: getattr(f, name) for name in digests}} for f in new.values()]
     return insert_new(connection, QUARANTINE, "uid", rows)
 
 
@@ -118,7 +111,7 @@ def insert_roofs(connection: Connection, roofs: Iterable[RoofRecord]) -> int:
     runs = run_ids(connection, (r.run for r in roofs))
     devices = part_ids(connection, DEVICES, (r.device for r in roofs))
     rows = [
-        {**plain(r, "run", "device"), "uid": r.uid, "run_id": runs[r.run], "device_id": devices[r.device.key]}
+        {**r.values("run", "device"), "uid": r.uid, "run_id": runs[r.run], "device_id": devices[r.device.key]}
         for r in roofs
     ]
     return insert_new(connection, ROOFS, "uid", rows)
@@ -239,17 +232,9 @@ def active(connection: Connection, parts: Parts, kernel: str | None = None) -> l
         .where(TRIALS.c.status == "ok", TRIALS.c.kernel_id.in_(select(QUARANTINE.c.kernel_id)))
         .group_by(*columns)
     )
-    succeeded: dict[tuple[str, str], str] = {}
+    succeeded: dict[tuple[str, str], str] = {}  # the last time, by key and digest of the configuration
     for *ids, digest, moment in connection.execute(later):
         succeeded[parts.key(*ids).key, digest] = moment
-    return unlifted(failures, succeeded)
-
-
-def unlifted(failures: Iterable[QuarantineRecord], succeeded: dict[tuple[str, str], str]) -> list[QuarantineRecord]:
-    """The first active one of ``failures`` for each key and configuration.
-
-    ``succeeded`` has the time of the last trial with status 'ok', by key and digest of the configuration.
-    """
     left: dict[tuple[str, str], QuarantineRecord] = {}
     for failure in failures:
         key = failure.key.key
@@ -257,3 +242,43 @@ def unlifted(failures: Iterable[QuarantineRecord], succeeded: dict[tuple[str, st
         if max(moments) <= failure.created_at:
             left.setdefault((key, failure.config_digest), failure)
     return list(left.values())
+
+
+def of_key(query: Select[Any], key: Key) -> Select[Any]:
+    """Restricts a query of trials to exactly this key."""
+    for name, table in PARTS.items():
+        wanted = select(table.c.id).where(table.c.key == getattr(key, name).key).scalar_subquery()
+        query = query.where(TRIALS.c[f"{name}_id"] == wanted)
+    return query
+
+
+class TrialFilters(TypedDict, total=False):
+    """Filters of trials, all of which must hold; None is none.
+
+    ``kernel`` is a name or ``family/name``.  ``device`` is a part of backend, name, platform, vendor or architecture,
+    ignoring case.  ``problem`` has values of some parameters.  ``failed`` is any ``status`` but ``ok``.  ``run`` is a
+    uuid.
+    """
+
+    kernel: str | None
+    device: str | None
+    problem: Mapping[str, Any] | None
+    status: str | None
+    run: str | None
+
+
+def of_parts(query: Select[Any], connection: Connection, filters: TrialFilters, table: Table = TRIALS) -> Select[Any]:
+    """Restricts a query of trials, or of what is in quarantine, which has neither status nor run."""
+    if (kernel := filters.get("kernel")) is not None:
+        query = query.where(table.c.kernel_id.in_(kernels_named(kernel)))
+    if (device := filters.get("device")) is not None:
+        devices = [i for i, d in read_parts(connection, DEVICES) if d.matches(device)]
+        query = query.where(table.c.device_id.in_(devices))
+    if problem := filters.get("problem"):
+        problems = [i for i, p in read_parts(connection, PROBLEMS) if problem.items() <= p.params.items()]
+        query = query.where(table.c.problem_id.in_(problems))
+    if (status := filters.get("status")) is not None:
+        query = query.where(TRIALS.c.status != "ok" if status == "failed" else TRIALS.c.status == status)
+    if (run := filters.get("run")) is not None:
+        query = query.where(TRIALS.c.run_id.in_(ids_of(connection, RUNS, "uuid", [run]).values()))
+    return query

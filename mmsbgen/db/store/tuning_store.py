@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from sqlalchemy import Connection, Table, func, select, update
 
-from mmsbgen.base.progress import Stage, stage
+from mmsbgen.base.progress import stage
 from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.canonical_json import canonical_json, utc_now
@@ -28,9 +28,9 @@ from mmsbgen.db.records.tuning_records import (
 )
 from mmsbgen.db.store import connect as connections
 from mmsbgen.db.store import record_rows
-from mmsbgen.db.store.connect import Database, LaterDatabase, Location, check_pages, connect, locate
-from mmsbgen.db.store.filters import TrialFilters, of_key, of_parts
+from mmsbgen.db.store.connect import Database, Location, check_pages, connect, locate
 from mmsbgen.db.store.migrate import migrate, revision
+from mmsbgen.db.store.record_rows import TrialFilters, of_key, of_parts
 from mmsbgen.db.store.schema import DEVICES, KERNELS, METADATA, PARTS, PROBLEMS, QUARANTINE, ROOFS, RUNS, TRIALS
 
 CONTRIBUTOR_VARIABLE = "MMSBGEN_CONTRIBUTOR"
@@ -75,7 +75,7 @@ def _writable_when_used(location: Location) -> Store:
         database = connect(location)
         _or_close(database, revision)
         database.close()
-    return Store(LaterDatabase(location, _migrated), location)
+    return Store(Database(location, lambda: _migrated(location).engine), location)
 
 
 def _migrated(location: Location) -> Database:
@@ -128,7 +128,7 @@ class Store:
             run = replace(run, extra={**run.extra, "who": who})
 
         def work(connection: Connection) -> None:
-            if not record_rows.insert_new(connection, RUNS, "uuid", [record_rows.plain(run)]):
+            if not record_rows.insert_new(connection, RUNS, "uuid", [run.values()]):
                 again = {"status": run.status, "finished": run.finished}
                 connection.execute(update(RUNS).where(RUNS.c.uuid == run.uuid).values(again))
 
@@ -259,8 +259,10 @@ class Store:
             parts = record_rows.Parts(connection)
             total = connection.execute(select(func.count()).select_from(TRIALS)).scalar_one()
             with stage(f"reading {self.location}", total, "trials") as told:
-                rows = connection.execute(of_parts(record_rows.select_trials(), connection, filters))
-                trials = [record_rows.trial_record(row, parts) for row in _told(rows, told)]
+                trials = []
+                for row in connection.execute(of_parts(record_rows.select_trials(), connection, filters)):
+                    trials.append(record_rows.trial_record(row, parts))
+                    told.tell(len(trials))
             failures = of_parts(record_rows.select_quarantined(), connection, filters, QUARANTINE)
             found = Bundle(
                 runs=[record_rows.run_record(row) for row in connection.execute(select(RUNS))],
@@ -283,11 +285,8 @@ class Store:
         """As :meth:`add_bundle`; return the numbers of 'runs', 'roofs', 'quarantined' and 'trials' added."""
 
         def work(connection: Connection) -> dict[str, int]:
-            added = {
-                "runs": record_rows.insert_new(
-                    connection, RUNS, "uuid", [record_rows.plain(run) for run in bundle.runs]
-                )
-            }
+            runs = [run.values() for run in bundle.runs]
+            added = {"runs": record_rows.insert_new(connection, RUNS, "uuid", runs)}
             for run in bundle.runs:
                 if run.status != "running":
                     here = update(RUNS).where(RUNS.c.uuid == run.uuid, RUNS.c.status == "running")
@@ -317,9 +316,3 @@ class Store:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _told(found: Iterable[T], told: Stage) -> Iterator[T]:
-    for number, row in enumerate(found, start=1):
-        told.tell(number)
-        yield row

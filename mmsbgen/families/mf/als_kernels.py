@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
-_BLOCKS = Axis("blocks", (8, 64, 512), "blocks, each with a matrix of its own")
+_BLOCKS = Axis("blocks", (8, 64, 512, 2048), "blocks, each with a matrix of its own")
 _TOGETHER = Axis("together", (1, 4, 8), "ratings that are added to the matrix at once")
 _MATRIX = Axis("matrix", ("global", "local"), "where the matrix of a row lies")
 
@@ -67,16 +68,24 @@ def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
     return teams.too_much_local(needed, traits)
 
 
+def _default_blocks(problem: Problem, traits: Traits) -> int:
+    """On GPUs many, unless their matrices take more than a quarter of a GB."""
+    if traits.kind != "gpu":
+        return 64
+    matrix = problem.integer("K") * padded_width(problem.integer("K")) * reals.real_bytes(problem)
+    return 2048 if 2048 * matrix <= 1 << 28 else 512
+
+
 def _default(problem: Problem, traits: Traits) -> Config:
-    gpu = traits.kind == "gpu"
     found: dict[str, Any] = {
-        "block_size": 64 if gpu else 1,
+        "block_size": 256 if traits.kind == "gpu" else 1,
         "vector_width": widest(problem, traits),
-        "together": 4 if gpu else 8,
-        "blocks": 512 if gpu else 64,
-        "matrix": "local",
+        "blocks": _default_blocks(problem, traits),
     }
-    return found if _fits(found, problem, traits) is None else found | {"matrix": "global"}
+    ways = [
+        found | dict(zip(("matrix", "together"), way, strict=True)) for way in product(("local", "global"), (8, 4, 1))
+    ]
+    return next((each for each in ways if _fits(each, problem, traits) is None), ways[-1])
 
 
 def _variables(problem: Problem, config: Config, traits: Traits) -> dict[str, Any]:
@@ -121,7 +130,7 @@ def _near(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _cg_default(problem: Problem, traits: Traits) -> Config:
-    found = default_team(problem, traits, 64) | {"blocks": 512 if traits.kind == "gpu" else 64}
+    found = default_team(problem, traits, 256) | {"blocks": _default_blocks(problem, traits)}
     # A short row in the widest vectors waits for their sums.
     if traits.kind != "gpu" and padded_width(problem.integer("K")) <= 4 * found["vector_width"]:
         found["vector_width"] //= 2

@@ -10,7 +10,7 @@ from mmsbgen.kernels.kit import reals, teams
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Axis, Config, Constraint, Space, Traits
 
-BLOCK = Axis("block_size", (1, 4, 16, 32, 64, 128, 256), "work-items of a block")
+BLOCK = Axis("block_size", (1, 4, 8, 16, 32, 64, 128, 256), "work-items of a block")
 TEAM = Axis("team", (1, 4, 8, 16, 32), "work-items that share a rating")
 HELD = Axis("held", ("none", "registers"), "whether rows are read again for the step, or kept and loops unrolled")
 FACTORS = (

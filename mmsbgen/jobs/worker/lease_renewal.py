@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from mmsbgen.db.records.job_records import Lease, LeaseLostError
 from mmsbgen.db.store.store_errors import StoreError
-from mmsbgen.jobs import Lease, LeaseLostError, Queue
+from mmsbgen.jobs.queue import Queue
 
 _LOOK_S = 1.0
 """Most seconds between checks for a request to end the job."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ from filelock import Timeout
 from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.base.errors import InputError, MmsbgenError
 from mmsbgen.base.stop_signals import StopRequest
+from mmsbgen.db.records.job_records import KINDS, Job, Lease, LeaseLostError, UnknownJobError
 from mmsbgen.db.store.connect import Location
 from mmsbgen.db.store.store_errors import StoreError
-from mmsbgen.jobs import KINDS, Job, Lease, LeaseLostError, Queue, UnknownJobError
+from mmsbgen.jobs.queue import Queue
 from mmsbgen.jobs.worker.job_child import Child, ask_device
 from mmsbgen.jobs.worker.lease_renewal import LeaseRenewal
-from mmsbgen.jobs.worker.task import JobOutcome, Task
+from mmsbgen.jobs.worker.task import JobOutcome, Task, WorkerSettings
 
 CHECKPOINT = "checkpoint.npz"
 OWNER = "database"
@@ -44,25 +44,6 @@ _ONE_REQUEST_S = 2.0
 systemd and the service may both send one, and Linux may signal a child once for each thread of its parent that dies.
 """
 _FOLDER = re.compile(r"[0-9a-f]{32}")
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """Settings of a worker."""
-
-    data: Path
-    """Folder for the files of running jobs."""
-    device: str | None = None
-    kinds: Sequence[str] = KINDS
-    lease_s: float = 60.0
-    checkpoint_s: float = 60.0
-    """Seconds between checkpoints of a job."""
-    checkpoint_bytes: int = 256 << 20
-    """Larger checkpoints stay in ``data``: only a worker with this folder can resume from them."""
-    longest_s: float = math.inf
-    """Seconds that an attempt at a job may take; then the job fails, so that others get their turn."""
-    grace_s: float = 20.0
-    """Seconds that a job has for a last checkpoint when asked to stop."""
 
 
 class _StoppedError(Exception):
@@ -134,7 +115,7 @@ class Worker:
             while not self.signals and (most is None or done < most):
                 try:
                     with self._turn() as ours:
-                        kinds, seconds = self.settings.kinds, self.settings.lease_s
+                        kinds, seconds = self.settings.kinds, self.settings.lease
                         lease = self.queue.claim(self.name, seconds, kinds=kinds, device=self.record) if ours else None
                         if lease is not None:
                             self._do(lease)
@@ -222,7 +203,7 @@ class Worker:
             self._device,
             self._hardware,
             self._database,
-            self.settings.checkpoint_s,
+            self.settings.checkpoint_seconds,
         )
 
     def _checkpoint_of(self, job: Job, folder: Path, keep: Callable[[], None]) -> Path | None:
@@ -273,7 +254,8 @@ class Worker:
 
     def _keep(self, attempt: _Attempt) -> None:
         """Renew the lease, and interrupt the child if a stop was requested.  Raises :class:`LeaseLostError`."""
-        overdue = time.monotonic() - attempt.began > self.settings.longest_s
+        hours = (time.monotonic() - attempt.began) / 3600
+        overdue = self.settings.max_hours is not None and hours > self.settings.max_hours
         if (attempt.keeping.look() or self.signals or overdue) and attempt.stop_by is None:
             attempt.overdue = overdue
             attempt.stop_by = time.monotonic() + self.settings.grace_s
@@ -286,8 +268,7 @@ class Worker:
         how = attempt.child.killed()
         attempt.child.close()
         if attempt.overdue and not attempt.keeping.cancel:
-            hours = self.settings.longest_s / 3600
-            why = f"it ran for {hours:.3g} hours, the most that this worker gives a job"
+            why = f"it ran for {self.settings.max_hours:.3g} hours, the most that this worker gives a job"
             self.say(f"job {attempt.lease.job.id[:8]} is ended: {why}")
             return self._failed(attempt.lease, why, False)
         if how and not attempt.keeping.cancel:
@@ -320,7 +301,7 @@ class Worker:
         try:
             # The child may replace the file meanwhile; the opened one stays as it is.
             with path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size <= self.settings.checkpoint_bytes:
+                if os.fstat(file.fileno()).st_size <= self.settings.checkpoint_mib << 20:
                     self.queue.checkpoint(attempt.lease, {CHECKPOINT: file})
                     attempt.keeping.kept()
         except (OSError, InputError, StoreError) as error:

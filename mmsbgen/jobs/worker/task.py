@@ -1,14 +1,41 @@
-"""Task, outcome and reports: what a worker and the child process of a job exchange."""
+"""Settings of a worker, and what it and the child process of a job exchange: task, outcome and reports."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mmsbgen.base.declared_options import check_options, option
 from mmsbgen.base.errors import InputError
+from mmsbgen.db.records.job_records import KINDS
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Settings of a worker, some of which are options of ``mmsbgen worker``."""
+
+    data: Path
+    """Folder for the files of running jobs."""
+    device: str | None = None
+    kinds: Sequence[str] = KINDS
+    lease: float = option(
+        60, "Seconds without a word of this worker after which its job goes to another.", "everybody", least=1
+    )
+    checkpoint_seconds: float = option(60, "Seconds between the checkpoints of a detection.", "everybody", least=0)
+    checkpoint_mib: int = option(
+        256, "Larger checkpoints stay in --data, where only workers that share it find them.", "everybody", least=0
+    )
+    max_hours: float | None = option(
+        None, "Hours that an attempt at a job may take, after which the job fails.", "everybody", above=0
+    )
+    grace_s: float = 20.0
+    """Seconds that a job has for a last checkpoint when asked to stop."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 @dataclass(frozen=True)

@@ -123,21 +123,18 @@ class _Progress(Progress):
 
     def _told(self, report: KernelReport) -> dict[str, Any]:
         """Progress of a kernel's search; ``run`` identifies its trials in the database."""
-        return {"run": self.run, **_told(report)}
-
-
-def _told(report: KernelReport) -> dict[str, Any]:
-    planned = min(report.budget or len(report.space.configs), len(report.space.configs))
-    best = report.best
-    told = {
-        "kernel": report.kernel,
-        "trials": len(report.trials),
-        "of": planned,
-        "share": len(report.trials) / planned if planned else 1.0,
-        "known": report.reused,
-        "best": None if best is None else dict(best.config),
-        "best_s": None if best is None else best.median_s,
-        "roof_fraction": report.roof_fraction,
-    }
-    found: dict[str, Any] = plain_json(told)
-    return found
+        planned = min(report.budget or len(report.space.configs), len(report.space.configs))
+        best = report.best
+        told = {
+            "run": self.run,
+            "kernel": report.kernel,
+            "trials": len(report.trials),
+            "of": planned,
+            "share": len(report.trials) / planned if planned else 1.0,
+            "known": report.reused,
+            "best": None if best is None else dict(best.config),
+            "best_s": None if best is None else best.median_s,
+            "roof_fraction": report.roof_fraction,
+        }
+        found: dict[str, Any] = plain_json(told)
+        return found

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.base.id_text import error_text, pairs, plain
+from mmsbgen.base.id_text import error_text, moment_text, pairs, plain
 from mmsbgen.export import Clustering
 from mmsbgen.export.run_folder import graph_of_run, read_run
 from mmsbgen.graph import Graph
-from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile, with_distinct_names
+from mmsbgen.report.page import HtmlPage, Notice, Section, Table, Tile
 from mmsbgen.report.run import community_pictures, network, trace_pictures
-from mmsbgen.report.run.centrality import centrality
-from mmsbgen.report.run.community_links import links_between
+from mmsbgen.report.run.community_links import centrality, links_between
 from mmsbgen.report.run.sampling_section import sampling_section
 from mmsbgen.report.style import drawing, some
 from mmsbgen.sampler.diagnostics.communities import RULES
@@ -54,7 +53,7 @@ def _page(record: Record, result: Clustering, graph: Graph | None, missing: str)
     device = record.get("device", {})
     page = HtmlPage(
         title=f"Communities of {name}",
-        subtitle=f"{record.get('finished', '')[:19].replace('T', ' ')} UTC, mmsbgen {record.get('mmsbgen', '')}, seed "
+        subtitle=f"{moment_text(record.get('finished'))} UTC, mmsbgen {record.get('mmsbgen', '')}, seed "
         f"{record.get('seed')}, on {device.get('name', 'an unknown device')} ({device.get('platform', '')})",
         notices=_notices(record, missing, graph),
         tiles=_tiles(record, result),
@@ -71,7 +70,7 @@ def _page(record: Record, result: Clustering, graph: Graph | None, missing: str)
         _kernels(record),
         _settings(record),
     ]
-    page.sections = with_distinct_names([section for section in sections if section is not None])
+    page.sections = [section for section in sections if section is not None]
     return page
 
 

@@ -63,7 +63,6 @@ def held_out(record: Record) -> Picture | None:
             panel.axvline(when, color=MUTED, linewidth=1, linestyle=style, zorder=1)
         if means_from is not None and len(rows) > 1:
             panel.axvspan(means_from, x[-1], color=COLOURS[4], alpha=0.13, linewidth=0)
-    _name_moments(top, moments, None if means_from is None else (means_from, float(x[-1])))
     figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     last = rows[-1]
     verdict = record.get("convergence", {}).get("text", "")
@@ -106,25 +105,6 @@ def _metric(axes: Axes, rows: Sequence[Record], x: Floats, name: str, test: Reco
         pad = 0.1 * (high - low) or 0.05 * abs(high) or 0.1
         most = 1 + 0.05 * (1 - low + pad) if name == "auc" else np.inf  # no AUC is larger than 1
         axes.set_ylim(low - pad, min(high + pad, most))
-
-
-def _name_moments(axes: Axes, moments: Sequence[tuple[float, str]], means: tuple[float, float] | None) -> None:
-    named = {what: when for when, what in reversed(moments)}
-    sides = {what: "right" if what == "settled" else "left" for what in named}
-    if means is not None and means[1] > means[0]:
-        named["means"] = sum(means) / 2
-        sides["means"] = "center"
-    for what, when in named.items():
-        axes.annotate(
-            what,
-            (when, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha=sides[what],
-            fontsize=8,
-            color=MUTED,
-        )
 
 
 def _known(value: float | None) -> str:

@@ -74,11 +74,6 @@ class Case:
         return found if isinstance(found, int) else 0
 
     @property
-    def date(self) -> str:
-        """The day of the newest trial."""
-        return max(trial.created_at for trial in self.trials)[:10]
-
-    @property
     def best_s(self) -> float:
         """Median seconds of the best configuration."""
         return self.times[self.best.config_digest]
@@ -103,11 +98,6 @@ class Case:
         except (InputError, TypeError, ValueError):  # a record of another version, with other values
             return began
         return self.times.get(digest(dict(self.spec.default(problem, traits))), began)
-
-    @property
-    def roof_fraction(self) -> float | None:
-        """The best configuration's rate as a fraction of the roof measured in its run."""
-        return self.best.roof_fraction
 
     @property
     def roof_s(self) -> float | None:

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -115,24 +114,6 @@ def coverage(trials: Sequence[TrialRecord]) -> tuple[list[str], list[list[str]]]
     return labels, rows
 
 
-class Reason(NamedTuple):
-    """A reason of failures.
-
-    Attributes:
-        status: The trials' status.
-        text: The message, with every number replaced by ``#``.
-        trials: How many trials failed for it.
-        kernels: Names of their kernels.
-        example: One of their configurations.
-    """
-
-    status: str
-    text: str
-    trials: int
-    kernels: str
-    example: str
-
-
 def reason_of(trial: TrialRecord) -> str:
     """The message of a failed trial, shortened so that failures of the same cause have the same text."""
     lines = [line.strip() for line in trial.message.splitlines() if line.strip()]
@@ -146,23 +127,21 @@ def reason_of(trial: TrialRecord) -> str:
     return plain(text, 110)
 
 
-def reasons(trials: Sequence[TrialRecord]) -> list[Reason]:
-    """Failures by status and cause, the most frequent first."""
+def reasons(trials: Sequence[TrialRecord]) -> list[tuple[str, str, int, str, str]]:
+    """Failures by status and cause, the most frequent first.
+
+    Rows have the status, the message with every number as ``#``, how many trials failed so, the names of their kernels
+    and one of their configurations.
+    """
     groups: dict[tuple[str, str], list[TrialRecord]] = defaultdict(list)
     for trial in trials:
         if trial.status != "ok":
             groups[trial.status, reason_of(trial)].append(trial)
     found = [
-        Reason(
-            status,
-            text,
-            len(members),
-            ", ".join(sorted({t.key.kernel.name for t in members})),
-            pairs(members[0].config),
-        )
-        for (status, text), members in groups.items()
+        (status, text, len(alike), ", ".join(sorted({t.key.kernel.name for t in alike})), pairs(alike[0].config))
+        for (status, text), alike in groups.items()
     ]
-    return sorted(found, key=lambda reason: (-reason.trials, reason))
+    return sorted(found, key=lambda row: (-row[2], row))
 
 
 def history_of(trials: Sequence[TrialRecord], runs: Sequence[RunRecord]) -> list[tuple[str, str, str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mmsbgen.base.id_text import budget_text, pairs, plain
+from mmsbgen.base.id_text import budget_text, moment_text, pairs, plain
 from mmsbgen.db.exchange.jsonl import Bundle
 from mmsbgen.db.records.tuning_records import DeviceRecord, RunRecord
 from mmsbgen.kernels.roof import of_roof, told
@@ -116,7 +116,7 @@ def _best(cases: Sequence[Case]) -> Section | None:
     for case in cases[:_ROWS]:
         gain = "" if case.default_s is None else times(case.default_s / case.best_s)
         of_what = str(case.best.extra.get("roof", "")).partition(" in ")[0]
-        share = f"{of_roof(case.roof_fraction, 0)} {plain(of_what, 10)}".strip()
+        share = f"{of_roof(case.best.roof_fraction, 0)} {plain(of_what, 10)}".strip()
         shares = (share, of_roof(case.best.barrier_fraction, 0)) if rounds else (share,)
         config = pairs(case.best.config)
         ends = (f"{case.best_s * 1e3:.4g}", *shares, gain, times(case.worst_s / case.best_s), f"{len(case.times):,}")
@@ -143,7 +143,7 @@ def _roofline(bundle: Bundle, cases: Sequence[Case]) -> Section | None:
         return None
     rows = []
     for (label, kernel), found in by_device(cases, lambda case: (case.label, case.kernel.name)).items():
-        if shares := sorted(case.roof_fraction for case in found if case.roof_fraction is not None):
+        if shares := sorted(case.best.roof_fraction for case in found if case.best.roof_fraction is not None):
             rows.append((label, kernel, len(found), of_roof(shares[0]), of_roof(shares[-1])))
     columns = ("device", "kernel", "problems", "least of roof", "most of roof")
     table = Table("Share of the roof that the best configurations reach", columns, rows, frozenset({2, 3, 4}), "", True)
@@ -155,7 +155,7 @@ def _failures(bundle: Bundle) -> Section:
     tables = []
     statuses = Counter(trial.status for trial in bundle.trials)
     if found:
-        rows = [(one.status, one.text, f"{one.trials:,}", one.kernels, one.example) for one in found[:_ROWS]]
+        rows = [(status, text, f"{trials:,}", *rest) for status, text, trials, *rest in found[:_ROWS]]
         columns = ("status", "reason", "trials", "kernels", "one of them")
         tables.append(Table("Reasons", columns, rows, frozenset({2}), folded=len(rows) > 6))
     if bundle.quarantine:
@@ -178,7 +178,7 @@ def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
     columns = ("started (UTC)", "finished", "status", "strategy", "budget", "trials", "seed")
     note = f"{len(runs) - _ROWS:,} earlier runs are left out." if len(runs) > _ROWS else ""
     tables = [Table("Runs", columns, rows, frozenset({5, 6}), note, folded=len(rows) > 6)] if rows else []
-    bests = [(title, _moment(when), driver, f"{seconds * 1e3:.4g}") for title, when, driver, seconds in series]
+    bests = [(title, moment_text(when), driver, f"{seconds * 1e3:.4g}") for title, when, driver, seconds in series]
     if bests:
         named = ("kernel, device and problem", "started (UTC)", "driver", "best (ms)")
         tables.insert(0, Table("Best of every run", named, bests[:_ROWS], frozenset({3}), folded=len(bests) > 12))
@@ -189,9 +189,5 @@ def _history(bundle: Bundle, cases: Sequence[Case]) -> Section:
 
 
 def _run_row(run: RunRecord, trials: int) -> tuple[str, ...]:
-    when = (_moment(run.started), _moment(run.finished))
+    when = (moment_text(run.started), moment_text(run.finished))
     return (*when, run.status, run.strategy, budget_text(run.budget), f"{trials:,}", str(run.seed))
-
-
-def _moment(text: str | None) -> str:
-    return (text or "")[:19].replace("T", " ")

@@ -17,7 +17,8 @@ from starlette.datastructures import UploadFile
 from starlette.types import Receive, Scope, Send
 
 from mmsbgen.base.errors import InputError
-from mmsbgen.jobs import ENDED, Job, Queue, RequestKeyError, UnknownJobError
+from mmsbgen.db.records.job_records import ENDED, Job, RequestKeyError, UnknownJobError
+from mmsbgen.jobs.queue import Queue
 from mmsbgen.jobs.worker import detection_job as detect_work
 from mmsbgen.jobs.worker import tuning_job as tune_work
 from mmsbgen.service.detections import GRAPH
@@ -36,7 +37,7 @@ from mmsbgen.service.models.job_models import (
     TuneRequest,
 )
 from mmsbgen.service.models.kernel_models import Text, values_of
-from mmsbgen.service.service_context import ServiceContext, context_of
+from mmsbgen.service.service_context import Core, ServiceContext
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=documented(401, 421, 422, 429, 503))
 
@@ -74,12 +75,9 @@ def found(queue: Queue, job: str) -> Job:
         raise HTTPException(404, str(error)) from None
 
 
-@router.post(
-    "/tune", response_model=Submitted, status_code=202, responses=documented(409, 413, 507), openapi_extra=_SECURED
-)
-async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) -> Submitted:
+@router.post("/tune", status_code=202, responses=documented(409, 413, 507), openapi_extra=_SECURED)
+async def submit_tune(core: Core, wanted: TuneRequest, key: Key = None) -> Submitted:
     """Submit a job: tune kernels for a problem on a worker's device."""
-    core = context_of(request)
     most = core.settings.limits.max_hours * 3600
     if wanted.budget_seconds is not None and wanted.budget_seconds > most:
         raise HTTPException(422, f"budget_seconds={wanted.budget_seconds:g}: at most {most:g} are given to a job here")
@@ -94,19 +92,17 @@ async def submit_tune(request: Request, wanted: TuneRequest, key: Key = None) ->
 
 @router.post(
     "/detect",
-    response_model=SubmittedDetection,
     status_code=202,
     responses=documented(400, 409, 413, 507),
     openapi_extra=_UPLOAD,
 )
 async def submit_detect(
-    request: Request, options: Annotated[DetectOptions, Query()], key: Key = None
+    request: Request, core: Core, options: Annotated[DetectOptions, Query()], key: Key = None
 ) -> SubmittedDetection:
     """Submit a job: find the communities of a graph.
 
     The body is an edge list, two ids a line, plain or gzip, or a form with the edge list as the part 'graph'.
     """
-    core = context_of(request)
     limits = core.settings.limits
     given = options.model_dump(exclude_none=True, exclude={"device"})
     if isinstance(options.n_communities, int) and options.n_communities > limits.max_communities:
@@ -131,43 +127,40 @@ async def submit_detect(
     )
 
 
-@router.get("", response_model=JobPage)
+@router.get("")
 def jobs(
-    request: Request,
+    core: Core,
     kind: Annotated[Kind | None, Query()] = None,
     state: Annotated[State | None, Query()] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="Most of a page.")] = 50,
     before: Annotated[JobId | None, Query(description="The 'next' of the page before.")] = None,
 ) -> JobPage:
     """Jobs, newest first."""
-    queue = context_of(request).queue
-    page = queue.list(kind=kind, state=state, limit=limit + 1, before=before)
+    page = core.queue.list(kind=kind, state=state, limit=limit + 1, before=before)
     last = page[limit - 1].id if len(page) > limit else None
-    counts: Any = queue.counts()
+    counts: Any = core.queue.counts()
     return JobPage(jobs=[shown(job) for job in page[:limit]], next=last, counts=counts)
 
 
-@router.get("/{job}", response_model=JobModel, responses=documented(404))
-def one_job(request: Request, job: Id) -> JobModel:
+@router.get("/{job}", responses=documented(404))
+def one_job(core: Core, job: Id) -> JobModel:
     """One job."""
-    return shown(found(context_of(request).queue, job))
+    return shown(found(core.queue, job))
 
 
-@router.post("/{job}/cancel", response_model=JobModel, responses=documented(404), openapi_extra=_SECURED)
-def cancel(request: Request, job: Id) -> JobModel:
+@router.post("/{job}/cancel", responses=documented(404), openapi_extra=_SECURED)
+def cancel(core: Core, job: Id) -> JobModel:
     """Cancel a job.  A queued job ends at once, a running one within seconds; a job that has ended is unchanged."""
-    queue = context_of(request).queue
-    found(queue, job)
-    return shown(queue.cancel(job))
+    found(core.queue, job)
+    return shown(core.queue.cancel(job))
 
 
 @router.delete("/{job}", status_code=204, responses=documented(404, 409), openapi_extra=_SECURED)
-def forget(request: Request, job: Id) -> None:
+def forget(core: Core, job: Id) -> None:
     """Delete a job that has ended, with its files."""
-    queue = context_of(request).queue
-    if not found(queue, job).ended:
+    if not found(core.queue, job).ended:
         raise HTTPException(409, f"the job {job} has not ended: cancel it first")
-    queue.remove(job)
+    core.queue.remove(job)
 
 
 @router.get(
@@ -176,7 +169,7 @@ def forget(request: Request, job: Id) -> None:
     response_class=StreamingResponse,
 )
 async def events(
-    request: Request,
+    core: Core,
     job: Id,
     after: Annotated[int, Query(ge=0, le=2**62, description="Only events with higher numbers.")] = 0,
     last: Annotated[Text | None, Header(alias="Last-Event-ID", description="The same, as browsers give it.")] = None,
@@ -186,7 +179,6 @@ async def events(
     An event's name is 'state', 'progress' or 'message'; its data is JSON with 'attempt', 'at' and further values of the
     event.  The last event is 'end'.  With Last-Event-ID, the status is 204 if the job has ended and no event follows.
     """
-    core = context_of(request)
     if last is not None:
         if not (last.isascii() and last.isdigit() and len(last) < 19):
             raise InputError(f"Last-Event-ID {last!r}: it is the number of an event")

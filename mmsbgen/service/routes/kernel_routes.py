@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.families import family as family_named
@@ -20,7 +20,7 @@ from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.models.kernel_models import Name, Pair, Text, values_of
 from mmsbgen.service.routes.tuning_routes import Problem, pairs
-from mmsbgen.service.service_context import context_of
+from mmsbgen.service.service_context import Core
 
 router = APIRouter(prefix="/api/v1", tags=["kernels"], responses=documented(401, 421, 422, 429, 503))
 
@@ -28,7 +28,7 @@ Dialect = Literal["cuda", "opencl"]
 FamilyName = Annotated[Text, Query(description="The family of kernels; registered, and never a file.")]
 
 
-@router.get("/kernels", response_model=kernel_models.KernelList)
+@router.get("/kernels")
 def kernels(family: FamilyName = "mmsb") -> kernel_models.KernelList:
     """The kernels of a family with their axes, and the parameters of its problems."""
     found = family_named(family)
@@ -41,9 +41,9 @@ def kernels(family: FamilyName = "mmsb") -> kernel_models.KernelList:
     )
 
 
-@router.get("/source", response_model=kernel_models.SourceModel)
+@router.get("/source")
 async def source(
-    request: Request,
+    core: Core,
     kernel: Annotated[Name, Query(description="The kernel.", examples=["update_phi"])],
     family: FamilyName = "mmsb",
     device: Annotated[
@@ -61,7 +61,6 @@ async def source(
     spec = found.kernel(kernel)
     values = found.problem(**pairs(problem))
     given = {name: parse_value(spec, name, text) for name, text in pairs(axis).items()}
-    core = context_of(request)
     selected, config = "default", None
     if device is not None:
         if backend is not None:

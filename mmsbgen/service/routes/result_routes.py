@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
@@ -15,16 +15,15 @@ from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models.job_models import DetectionResult, FileName, MemberPage, Vertex
 from mmsbgen.service.models.kernel_models import Text
 from mmsbgen.service.routes.job_routes import Id, found
-from mmsbgen.service.service_context import context_of
+from mmsbgen.service.service_context import Core
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["results"], responses=documented(401, 404, 421, 422, 429, 503))
 
 _TYPES = {"txt": "text/plain; charset=utf-8", "json": "application/json"}
 
 
-async def _read(request: Request, job: str, work: Callable[[DetectionView], BaseModel]) -> Response:
+async def _read(core: Core, job: str, work: Callable[[DetectionView], BaseModel]) -> Response:
     """Answer with what ``work`` makes of a result, in one of few threads, as results may be large."""
-    core = context_of(request)
 
     def reading() -> str:
         return work(core.detections.get(found(core.queue, job))).model_dump_json()
@@ -33,26 +32,26 @@ async def _read(request: Request, job: str, work: Callable[[DetectionView], Base
 
 
 @router.get("/{job}/result", response_model=DetectionResult)
-async def result(request: Request, job: Id) -> Response:
+async def result(core: Core, job: Id) -> Response:
     """The summary of a detection: sizes and strengths of communities, their overlap, and the trace of the run."""
-    return await _read(request, job, lambda view: view.result)
+    return await _read(core, job, lambda view: view.result)
 
 
 @router.get("/{job}/communities/{number}", response_model=MemberPage)
 async def members(
-    request: Request,
+    core: Core,
     job: Id,
     number: Annotated[int, Path(ge=0, le=2**31, description="0 for the largest.")],
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="Most of a page.")] = 100,
 ) -> Response:
     """Members of a community."""
-    return await _read(request, job, lambda view: view.page(number, offset, limit))
+    return await _read(core, job, lambda view: view.page(number, offset, limit))
 
 
 @router.get("/{job}/vertices", response_model=Vertex)
 async def vertex(
-    request: Request, job: Id, id: Annotated[Text, Query(description="The vertex, as the graph has it.")]
+    core: Core, job: Id, id: Annotated[Text, Query(description="The vertex, as the graph has it.")]
 ) -> Response:
     """The memberships of a vertex."""
 
@@ -61,7 +60,7 @@ async def vertex(
             raise HTTPException(404, f"there is no vertex {id!r} in the graph of the job {job}")
         return seen
 
-    return await _read(request, job, shown)
+    return await _read(core, job, shown)
 
 
 @router.get(
@@ -69,11 +68,8 @@ async def vertex(
     response_class=StreamingResponse,
     responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
 )
-def file(
-    request: Request, job: Id, name: Annotated[FileName, Path(description="As the job lists it.")]
-) -> StreamingResponse:
+def file(core: Core, job: Id, name: Annotated[FileName, Path(description="As the job lists it.")]) -> StreamingResponse:
     """A file of the result, to download."""
-    core = context_of(request)
     if (told := found(core.queue, job).outputs.get(name)) is None:
         raise HTTPException(404, f"the job {job} has no file {name!r}")
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(told["bytes"])}

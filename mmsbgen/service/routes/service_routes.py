@@ -11,7 +11,7 @@ from mmsbgen.base.version import __version__
 from mmsbgen.db.store.schema import REVISION
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models import kernel_models
-from mmsbgen.service.service_context import context_of
+from mmsbgen.service.service_context import Core
 
 router = APIRouter(tags=["service"], responses=documented(421, 429))
 
@@ -28,16 +28,15 @@ UPLOAD: dict[str, Any] = {
 }
 
 
-@router.get("/health", response_model=kernel_models.Health)
+@router.get("/health")
 async def health() -> kernel_models.Health:
     """Liveness: answers as long as the process runs."""
     return kernel_models.Health(status="ok", version=__version__)
 
 
-@router.get("/ready", response_model=kernel_models.Ready, responses={503: {"model": kernel_models.Ready}})
-def ready(request: Request, response: Response) -> kernel_models.Ready:
+@router.get("/ready", responses={503: {"model": kernel_models.Ready}})
+def ready(core: Core, response: Response) -> kernel_models.Ready:
     """Readiness: whether the database works and has the right schema, and a worker beside the service lives."""
-    core = context_of(request)
     trouble, alive = core.trouble(), sum(worker.alive for worker in core.workers)
     works = not trouble and (alive > 0 or not core.workers)
     core.metrics.ready.set(1 if works else 0)
@@ -54,26 +53,24 @@ def ready(request: Request, response: Response) -> kernel_models.Ready:
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-def metrics(request: Request) -> Response:
+def metrics(core: Core) -> Response:
     """Metrics in Prometheus' text format."""
-    return Response(context_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(core.metrics.text(core.jobs()), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.post(
     "/api/v1/records",
     tags=["tuning"],
-    response_model=kernel_models.Added,
     responses=documented(401, 413, 422, 503),
     openapi_extra=UPLOAD,
 )
 async def add_records(
-    request: Request, dry_run: Annotated[bool, Query(description="Check only, add nothing.")] = False
+    request: Request, core: Core, dry_run: Annotated[bool, Query(description="Check only, add nothing.")] = False
 ) -> kernel_models.Added:
     """Add the records that the database lacks, from JSON lines of ``mmsbgen db export``, plain or gzip.
 
     Every line is checked first; either all records are added or none.
     """
-    core = context_of(request)
     try:
         async with core.intake.unpacked(request.stream(), core.settings.limits.records) as path:
             added = await core.intake.records(path, core.settings.database, dry_run)

@@ -6,18 +6,18 @@ import asyncio
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import APIRouter, HTTPException, Path, Query
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.db.records.tuning_records import RunRecord, TrialRecord, newest_rates
 from mmsbgen.db.store import paging
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.record_key import device_record
+from mmsbgen.service.device_list import shipped
 from mmsbgen.service.http.problem_details import documented
 from mmsbgen.service.models import kernel_models
 from mmsbgen.service.models.kernel_models import Cursor, Digest, KernelPath, Name, Pair, Status, Text, values_of
-from mmsbgen.service.service_context import context_of
-from mmsbgen.service.shipped_records import shipped
+from mmsbgen.service.service_context import Core
 from mmsbgen.tuner.run.changed_keys import of_program
 
 router = APIRouter(prefix="/api/v1", tags=["tuning"], responses=documented(401, 421, 422, 429, 503))
@@ -41,10 +41,9 @@ def pairs(texts: list[str]) -> dict[str, str]:
     return found
 
 
-@router.get("/devices", response_model=kernel_models.DeviceList)
-def devices(request: Request) -> kernel_models.DeviceList:
+@router.get("/devices")
+def devices(core: Core) -> kernel_models.DeviceList:
     """Devices of this machine, and devices with records."""
-    core = context_of(request)
     local = {device_record(info).key: info for info in core.devices.local}
     counted = {device.key: (device, count) for device, count in paging.count_by_device(core.store)}
     # Roofs in the database precede shipped ones.
@@ -64,9 +63,9 @@ def devices(request: Request) -> kernel_models.DeviceList:
     )
 
 
-@router.get("/best", response_model=kernel_models.Best)
+@router.get("/best")
 async def best(
-    request: Request,
+    core: Core,
     kernel: Annotated[Name, Query(description="The kernel.", examples=["update_phi"])],
     device: Annotated[
         Text | None,
@@ -80,14 +79,13 @@ async def best(
     A run would use the same: the record of this exact key, else of the nearest trusted key, else the default.
     New records of other processes count at once.
     """
-    core = context_of(request)
     await core.discovered.wait()
     return await asyncio.to_thread(core.look_ups.best, device, family, kernel, pairs(problem))
 
 
-@router.get("/trials", response_model=kernel_models.TrialPage, responses=documented(404))
+@router.get("/trials", responses=documented(404))
 def trials(
-    request: Request,
+    core: Core,
     kernel: Annotated[KernelPath | None, Query(description="NAME or FAMILY/NAME.")] = None,
     device: Annotated[Text | None, Query(description="A part of backend, name, platform or vendor.")] = None,
     problem: Problem = [],  # noqa: B006
@@ -98,22 +96,22 @@ def trials(
 ) -> kernel_models.TrialPage:
     """Trials, newest first, failures included."""
     page = paging.trials(
-        context_of(request).store,
+        core.store,
         limit=limit,
         cursor=cursor,
         kernel=kernel,
         device=device,
         problem=_values(pairs(problem)),
         status=status,
-        run=None if run is None else _run_named(context_of(request).store, run).uuid,
+        run=None if run is None else _run_named(core.store, run).uuid,
     )
     return kernel_models.TrialPage(trials=[_trial(trial) for trial in page.records], next=page.cursor)
 
 
-@router.get("/trials/{uid}", response_model=kernel_models.TrialModel, responses=documented(404))
-def one_trial(request: Request, uid: Annotated[Digest, Path()]) -> kernel_models.TrialModel:
+@router.get("/trials/{uid}", responses=documented(404))
+def one_trial(core: Core, uid: Annotated[Digest, Path()]) -> kernel_models.TrialModel:
     """One trial, from the database or the records that come with the package."""
-    if (found := paging.trial(context_of(request).store, uid) or shipped().trials.get(uid)) is None:
+    if (found := paging.trial(core.store, uid) or shipped().trials.get(uid)) is None:
         raise HTTPException(404, f"there is no trial {uid}")
     return _trial(found)
 

@@ -172,6 +172,15 @@ def test_kept_rows_have_the_bits_of_launches(opencl_device: Device, monkeypatch:
     check_that_kept_rows_have_the_bits_of_launches(opencl_device, monkeypatch)
 
 
+@pytest.mark.parametrize("dialect", ["cuda", "opencl"])
+def test_defaults_are_valid_on_gpus(dialect: str) -> None:
+    traits = Traits(dialect, "gpu", sub_group_size=32, compute_units=132)
+    for k, dtype, degree in itertools.product((1, 16, 20, 32, 64, 128, 512, 1024), ("float32", "float64"), (9, 10**5)):
+        problem = MF.problem(K=k, dtype=dtype, degree=degree, ratings=10**7, users=10**6, items=10**6)
+        for spec in MF.kernels.values():
+            assert spec.space.refusal(spec.default(problem, traits), problem, traits) is None, (spec.name, k)
+
+
 def test_rows_are_kept_by_default_only_if_all_blocks_are_resident() -> None:
     """Multiprocessors hold 256 work-items whatever their registers, and the least have 64 KiB for rows."""
     spec, kept = MF.kernel("sgd_blocks"), 0

@@ -21,7 +21,7 @@ from mmsbgen.kernels.family import Argument
 from mmsbgen.kernels.host_program import Launches
 
 #: Arcs in from which on those of a vertex go to pieces; most arcs of a part; arcs of a chunk; tiles beside the rest.
-CUT, PART, CHUNK, TILES = 64, 1 << 15, 4096, 32
+CUT, PART, CHUNK, TILES = 128, 1 << 15, 4096, 32
 #: Blocks for each compute unit that sort arcs.
 _BLOCKS = 16
 
