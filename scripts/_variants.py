@@ -21,7 +21,6 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.base.processes import cores
 from mmsbgen.families.mmsb.numbers.storage import STORAGES
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
-from mmsbgen.kernels.render import template_digest
 from mmsbgen.kernels.space import Traits, describe
 
 #: What is drawn for a problem beside K and dtype.
@@ -116,11 +115,6 @@ def in_turns(groups: dict[str, Iterator[Variant]]) -> Iterator[Variant]:
                 del queues[name]
             else:
                 yield variant
-
-
-def digests(kernels: KernelFamily, dialect: str) -> str:
-    """One text for the state of all templates."""
-    return "-".join(sorted({template_digest(spec.template, dialect)[:6] for spec in kernels.kernels.values()}))
 
 
 def run(

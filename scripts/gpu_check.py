@@ -24,7 +24,7 @@ import click
 from _loops import Loops, check_loops
 from _sanitizer import TOOLS, Verdict, compile_first, find_sanitizer, sanitize
 from _variant_worker import Result
-from _variants import Variant, digests, in_turns, run, spread
+from _variants import Variant, in_turns, run, spread
 from rich.console import Console
 
 from mmsbgen.backends import DeviceInfo, open_device
@@ -32,6 +32,7 @@ from mmsbgen.base.version import __version__
 from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.family import KernelFamily, KernelSpec
+from mmsbgen.kernels.render import sources_digest
 from mmsbgen.kernels.space import Traits
 
 KS = (1, 7, 64, 100, 1000, 1024, 2048)
@@ -164,7 +165,7 @@ def as_dict(
             "driver": info.driver,
             "compiler": info.compiler,
             "options": " ".join(compiler_options(traits)),
-            "templates": digests(kernels, traits.dialect),
+            "templates": sources_digest(kernels.kernels.values()),
             "K": ", ".join(map(str, ks)),
         },
         "verdict": text + ("" if verdicts else f"; compute-sanitizer: {why}"),

@@ -149,9 +149,10 @@ class Kernel(ABC):
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument] = (), shared: int = 0
     ) -> Event:
         """As :meth:`launch`; blocks may wait for each other.  :class:`LaunchLimitError` unless all fit at once."""
-        if math.prod(grid) > 1:
-            name = self._check(grid, block, args, shared)
-            raise LaunchLimitError(f"{name}: blocks of {self.device.info.name} cannot wait for each other; launch one")
+        most = max(1, self.resident_blocks(math.prod(block), shared))
+        if math.prod(grid) > most:
+            name, device = self._check(grid, block, args, shared), self.device.info.name
+            raise LaunchLimitError(f"{name}: {device} lets {most} of these blocks wait for each other; give fewer")
         return self.launch(grid, block, args, shared)
 
     def _check(self, grid: Sequence[int], block: Sequence[int], args: Sequence[Argument], shared: int) -> LaunchName:

@@ -78,5 +78,3 @@ class BinaryCache:
             total += status.st_size
             if total > self.limit_bytes:
                 path.unlink(missing_ok=True)
-                # Earlier versions kept logs in files of their own.
-                path.with_suffix(".log").unlink(missing_ok=True)

@@ -16,8 +16,11 @@ from mmsbgen.base.errors import MissingDependencyError
 EXTRAS = {
     "arviz": "arviz",
     "cdlib": "cdlib",
+    "cryptography": "fleet",
+    "distributed": "fleet",
     "h5netcdf": "arviz",
     "igraph": "igraph",
+    "kernel_tuner": "tune",
     "networkx": "graph",
     "pandas": "tables",
     "pyarrow": "tables",

@@ -54,10 +54,7 @@ def read_lines(file: Path, first: int, stop: int, readers: int = 1, share: int =
     """
     left, source = host_memory.available_host_memory()
     if (stop - first) * readers * share > left:
-        raise InputError(
-            f"{file} has more than {readable(left // share)}, too much to read, as {source} leaves {readable(left)}: "
-            f"{_REMEDY}"
-        )
+        raise _too_much(f"{file} has more than", left // share, left, source)
     found = io.BytesIO()  # its value is not copied
     with _errors(file, "give a file in it"), file.open("rb") as opened:
         opened.seek(first)
@@ -68,6 +65,10 @@ def read_lines(file: Path, first: int, stop: int, readers: int = 1, share: int =
         if opened.tell() == stop:
             found.write(opened.readline())
     return found.getvalue()
+
+
+def _too_much(what: str, most: int, left: int, source: str) -> InputError:
+    return InputError(f"{what} {readable(most)}, too much to read, as {source} leaves {readable(left)}: {_REMEDY}")
 
 
 @contextmanager
@@ -95,9 +96,7 @@ def _content(file: Path, opened: IO[bytes], share: int) -> bytes:
         found.write(begin)
         while part := stream.read(_PART):
             if found.tell() + len(part) > most:
-                raise InputError(
-                    f"{file} {what} {readable(most)}, too much to read, as {source} leaves {readable(left)}: {_REMEDY}"
-                )
+                raise _too_much(f"{file} {what}", most, left, source)
             found.write(part)
         return found.getvalue()
 

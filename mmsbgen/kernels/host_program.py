@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmsbgen.backends.base import Buffer, Device, Event, Kernel
-from mmsbgen.base.errors import InputError, LaunchLimitError
+from mmsbgen.base.errors import InputError
 from mmsbgen.kernels.problem import Problem
 from mmsbgen.kernels.space import Config, Traits
 
@@ -60,18 +60,10 @@ class Launches:
     def launch_cooperative(self, entry: str, grid: int, block: int, shared: int = 0, /, **scalars: np.generic) -> None:
         """Queue an entry point whose blocks may wait for each other, as :meth:`launch`.
 
-        Raises :class:`LaunchLimitError` with the numbers if the device does not hold all blocks at once.
+        Raises :class:`mmsbgen.base.errors.LaunchLimitError` if the device does not hold all blocks at once.
         """
-        kernel = self._kernels[entry]
-        if grid > 1:
-            most = kernel.resident_blocks(block, shared)
-            if grid > most:
-                raise LaunchLimitError(
-                    f"{entry}: {grid} blocks of {block} work-items are to wait for each other, and "
-                    f"{self._device.info.name} holds {most} of them at once; give fewer blocks"
-                )
         args = [(scalars if name in scalars else self._values)[name] for name in self._entries[entry]]
-        self._queued(kernel.launch_cooperative((grid,), (block,), args, shared))
+        self._queued(self._kernels[entry].launch_cooperative((grid,), (block,), args, shared))
 
     def _queued(self, event: Event) -> None:
         self._first, self._last = self._first or event, event

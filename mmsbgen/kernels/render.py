@@ -8,29 +8,26 @@ import os
 import re
 import stat
 import textwrap
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import jinja2
-import jinja2.meta
 from jinja2.bccache import Bucket
 
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.kernels.family import KernelSpec
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.source.dialect import Dialect, dialect
+from mmsbgen.kernels.source.dialect import DIALECTS, Dialect, dialect
 from mmsbgen.kernels.source.source_text import digest_of_tokens, indent_source, without_unused_defines
 from mmsbgen.kernels.space import Config, Traits, describe
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rendered source, the name of its entry point and its dialect."""
+    """Rendered source."""
 
     text: str
-    entry: str
-    dialect: str
     program: str
     """What is compiled: the text without the comment that begins it, in the same lines."""
 
@@ -95,35 +92,18 @@ def environment() -> jinja2.Environment:
     )
 
 
-def _referenced(name: str, seen: set[str]) -> Iterator[tuple[str, str]]:
-    if name in seen:
-        return
-    seen.add(name)
-    env = environment()
-    assert env.loader is not None
-    text, _, _ = env.loader.get_source(env, name)
-    yield name, text
-    for other in _names_in(text):
-        yield from _referenced(other, seen)
+def sources_digest(kernels: Iterable[KernelSpec]) -> str:
+    """The digest of the package's templates, of ``kernels`` and of the languages' keywords (16 hex digits).
 
-
-@functools.cache
-def _names_in(text: str) -> list[str]:
-    """The names of the templates that a template's text references, sorted."""
-    return sorted(filter(None, jinja2.meta.find_referenced_templates(environment().parse(text))))
-
-
-@functools.cache
-def template_digest(template: str, dialect_name: str) -> str:
-    """The digest of a template, everything that it includes and the dialect's keywords (16 hex digits).
-
-    Two installations with equal digests render the same source.  Records do not use it: they depend on the tokens of
+    Two installations with equal digests render the same sources.  Records do not use it: they depend on the tokens of
     their own program only.
     """
-    digest = hashlib.sha256()
-    for name, text in sorted(_referenced(template, set())):
-        digest.update(f"{name}\0{text}\0".encode())
-    digest.update(repr(sorted(asdict(dialect(dialect_name)).items())).encode())
+    env, digest = environment(), hashlib.sha256(repr(DIALECTS).encode())
+    assert env.loader is not None
+    for name in [name for name in env.list_templates("jinja") if name not in OWN]:
+        digest.update(f"{name}\0{env.loader.get_source(env, name)[0]}\0".encode())
+    # The name of a user's own template has a digest of its text.
+    digest.update("\0".join(kernel.template for kernel in kernels).encode())
     return digest.hexdigest()[:16]
 
 
@@ -163,7 +143,7 @@ def render(spec: KernelSpec, problem: Problem, config: Config, traits: Traits, w
     )
     made = text if spec.template in OWN else indent_source(without_unused_defines(text))
     program = _HEADER.sub(lambda header: "\n" * header[0].count("\n"), made)
-    return Source(made, spec.name, words.name, program)
+    return Source(made, program)
 
 
 def _defines(variables: dict[str, Any]) -> dict[str, str]:

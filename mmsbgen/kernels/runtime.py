@@ -17,11 +17,10 @@ from mmsbgen.base.version import __version__
 from mmsbgen.db.records.tuning_records import Key, QuarantineRecord
 from mmsbgen.db.selection.index import Index, Selection
 from mmsbgen.db.store.default_location import default_location
-from mmsbgen.kernels.build import BoundKernel, build, compiler_options, traits_of
+from mmsbgen.kernels.build import BoundKernel, build, compile_side_by_side, traits_of
 from mmsbgen.kernels.family import KernelFamily
 from mmsbgen.kernels.problem import Problem, Value, implied
 from mmsbgen.kernels.record_key import key_of, program_digest
-from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config, Traits, describe
 
 log = logging.getLogger(__name__)
@@ -42,13 +41,7 @@ class KernelChoice:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that run records store."""
-        return {
-            "kernel": self.kernel,
-            "config": dict(self.config),
-            "tier": self.tier,
-            "reason": self.reason,
-            "template_digest": self.template_digest,
-        }
+        return {name: value for name, value in vars(self).items() if name != "recorded"} | {"config": dict(self.config)}
 
 
 #: Short reasons for kernels whose records are of another problem or device; run.json and -vv have the full ones.
@@ -87,13 +80,12 @@ class Runtime:
         """
         if not self.device.side_by_side:
             return
-        traits, sources = traits_of(self.device.info), []
+        cases = []
         for name in names:
             with contextlib.suppress(MmsbgenError):
-                config, _, _ = self._select(name, problem, {})
-                sources.append(render(self.family.kernel(name), problem, config, traits).program)
-        with stage(f"compiling {len(sources)} kernels"):
-            self.device.compile_ahead(sources, compiler_options(traits))
+                cases.append((self.family.kernel(name), problem, self._select(name, problem, {})[0]))
+        with stage(f"compiling {len(cases)} kernels"):
+            compile_side_by_side(self.device, cases)
 
     def kernel(self, name: str, problem: Problem, **modes: Value) -> ChosenKernel:
         """The kernel called ``name``, built for ``problem``.

@@ -71,7 +71,7 @@ def gather(device: Device, placed: Placed, problem: Problem, roofs: Roofs, seed:
     n_rows = problem.integer("N") + problem.integer("m")
     teams = -(-problem.integer("m") * (problem.integer("n") + 1) // per_team)
     here = ROOFS.problem(row_bytes=row_bytes, n_rows=n_rows, n_teams=teams, rows_per_team=per_team)
-    said = dict(part.split("=") for part in roofs.shapes["gather"].split())
+    said = dict(part.split("=") for part in roofs.shape.split())
     fastest = {axis.name: next(v for v in axis.values if str(v) == said[axis.name]) for axis in ROOF_GATHER.space.axes}
     bound = build(device, ROOF_GATHER, here, fastest)
     rng = np.random.default_rng(seed)

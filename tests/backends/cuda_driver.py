@@ -29,9 +29,6 @@ class Driver:
         MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=163840,
         MAX_THREADS_PER_BLOCK=1024,
         WARP_SIZE=32,
-        MAX_THREADS_PER_MULTIPROCESSOR=2048,
-        MAX_REGISTERS_PER_MULTIPROCESSOR=65536,
-        MAX_SHARED_MEMORY_PER_MULTIPROCESSOR=167936,
     )
 
     def __init__(self, failing: str = "outside") -> None:

@@ -44,10 +44,9 @@ def test_the_oldest_go_first(tmp_path: Path) -> None:
     for index, name in enumerate(("old", "new")):
         BinaryCache(tmp_path).store(name, b"x" * 100, "")
         path = tmp_path / f"{name}.bin"
-        path.with_suffix(".log").write_text("of an earlier version")
         stamp = 1_000_000 + index
         import os
 
         os.utime(path, (stamp, stamp))
     BinaryCache(tmp_path, limit_bytes=300).store("newest", b"x" * 100, "")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.bin", "new.log", "newest.bin"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.bin", "newest.bin"]

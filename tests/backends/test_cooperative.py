@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mmsbgen.backends.nvidia import cuda_kernel
-from mmsbgen.backends.nvidia.cuda_kernel import CooperativeFunction, CudaBuffer, Layout
+from mmsbgen.backends.nvidia.cuda_kernel import CooperativeFunction, CudaBuffer, CudaKernel, Layout
 from mmsbgen.base.errors import LaunchError, LaunchLimitError
 
 
@@ -19,7 +21,8 @@ class Library:
 
     def __init__(self) -> None:
         self.launches: list[tuple[Any, ...]] = []
-        self.codes = {"load": 0, "launch": 0, "attribute": 0}
+        self.codes = {"load": 0, "launch": 0, "attribute": 0, "occupancy": 0}
+        self.resident = 8
         self.attributes: list[tuple[int, int]] = []
 
     def cuModuleLoadData(self, module: Any, cubin: bytes) -> int:  # noqa: N802
@@ -40,6 +43,12 @@ class Library:
         values = [kind.from_address(place).value for kind, place in zip(kinds, places, strict=True)]
         self.launches.append((function.value, tuple(shape), shared, stream.value, values))
         return self.codes["launch"]
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
+        self, found: Any, function: Any, block: int, shared: Any
+    ) -> int:
+        found._obj.value = self.resident if (function.value, block, shared.value) == (7, 256, 50_000) else 99
+        return self.codes["occupancy"]
 
     def cuGetErrorString(self, code: int, text: Any) -> int:  # noqa: N802
         text._obj.value = f"error {code}".encode()
@@ -76,6 +85,20 @@ def test_shared_memory_is_asked_for_once(library: Library) -> None:
     library.codes["attribute"] = 1
     with pytest.raises(LaunchError, match="kernel 'rounds' cannot have 999999 bytes of shared memory: error 1"):
         function.launch((132,), (1024,), packed, [0, 8, 16], 1, 999999)
+
+
+@pytest.mark.parametrize(("resident", "counted"), [(0, 0), (8, 8), (24, 16)])
+def test_the_driver_tells_how_many_blocks_are_resident(library: Library, resident: int, counted: int) -> None:
+    """Of its count no more than every architecture holds: grids, on which results may depend, are then the same."""
+    library.resident = resident
+    device = SimpleNamespace(active=lambda *_: nullcontext(), info=SimpleNamespace(compute_units=3))
+    function = SimpleNamespace(num_regs=9, shared_size_bytes=0, local_size_bytes=0, max_threads_per_block=1024)
+    kernel: Any = CudaKernel(device, "rounds", function, None, b"cubin")  # type: ignore[arg-type]
+    assert kernel.resident_blocks(256, 50_000) == 3 * counted
+    assert library.attributes == [(8, 50_000)], "or the driver would count none with so much"
+    library.codes["occupancy"] = 719
+    with pytest.raises(LaunchError, match="kernel 'rounds' cannot be resident in blocks of 256: error 719"):
+        kernel.resident_blocks(256, 50_000)
 
 
 def test_errors_name_the_kernel(library: Library) -> None:

@@ -197,13 +197,10 @@ def test_each_kernel_is_told_once_and_the_last_one_last() -> None:
 
 
 def test_questions_about_the_device_are_named(device: CudaDevice, driver: Driver) -> None:
-    kernel = device.compile(SOURCE, NAMES).kernel("scale")
-    assert (kernel.resident_blocks(64), device.pci_address()) == (4 * 16, "0000:17:00.0")
+    assert device.pci_address() == "0000:17:00.0"
     driver.detached = True
     with pytest.raises(LaunchError, match="where cuda:0 is on the PCI bus is not known: .*no device"):
         device.pci_address()
-    with pytest.raises(LaunchError, match="'scale': how many blocks of 64 NVIDIA A100 holds at once .*no device"):
-        kernel.resident_blocks(64)
 
 
 class TestCompiledBefore:

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,8 @@ from mmsbgen.db.records.tuning_records import TrialRecord
 from mmsbgen.db.selection.index import SHIPPED
 from mmsbgen.families import family
 from mmsbgen.kernels.record_key import program_digest
-from mmsbgen.kernels.render import OWN, environment, render, template_digest
+from mmsbgen.kernels.render import OWN, environment, render, sources_digest
+from mmsbgen.kernels.source.dialect import dialect
 from mmsbgen.kernels.source.source_text import digest_of_tokens, indent_source, without_unused_defines
 from mmsbgen.kernels.space import Traits
 
@@ -41,39 +41,34 @@ def test_refused_configurations_are_not_rendered() -> None:
 
 def test_unknown_dialect() -> None:
     with pytest.raises(InputError, match="no dialect 'metal'"):
-        template_digest("mmsb/stages/update_phi.jinja", "metal")
+        dialect("metal")
 
 
 @pytest.fixture
-def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the templates that a test may change."""
     folder = tmp_path / "templates"
     shutil.copytree(Path(mmsbgen.kernels.render.__file__).parents[1] / "templates", folder)
     other = environment().overlay(loader=jinja2.FileSystemLoader(folder))
     monkeypatch.setattr(mmsbgen.kernels.render, "environment", lambda: other)
-    template_digest.cache_clear()
-    yield folder
-    template_digest.cache_clear()
+    return folder
 
 
 @pytest.mark.parametrize(
     "part",
     ["mmsb/stages/update_phi.jinja", "mmsb/rows/step.jinja", "mmsb/draws/philox.jinja", "common/rows/row.jinja"],
 )
-def test_digest_changes_with_every_part_of_a_template(templates: Path, part: str) -> None:
-    before = template_digest("mmsb/stages/update_phi.jinja", "cuda")
-    other = template_digest("mmsb/state/edge_lookup.jinja", "cuda")
+def test_digest_changes_with_every_template(templates: Path, part: str) -> None:
+    kernels = [family().kernel("update_phi")]
+    before = sources_digest(kernels)
     path = templates / part
     path.write_text(path.read_text() + "\n/* a remark */\n")
-    template_digest.cache_clear()
-    assert template_digest("mmsb/stages/update_phi.jinja", "cuda") != before
-    assert template_digest("mmsb/state/edge_lookup.jinja", "cuda") == other
+    assert sources_digest(kernels) != before
 
 
-def test_digest_depends_on_the_dialect() -> None:
-    assert template_digest("mmsb/stages/update_phi.jinja", "cuda") != template_digest(
-        "mmsb/stages/update_phi.jinja", "opencl"
-    )
+def test_digest_depends_on_users_own_templates() -> None:
+    kernel = family().kernel("update_phi")
+    assert sources_digest([kernel]) != sources_digest([replace(kernel, template="own/k-1.jinja")])
 
 
 def digest_of(trial: TrialRecord) -> str:
@@ -121,11 +116,10 @@ def test_what_cannot_be_rendered_has_no_digest() -> None:
     assert [program_digest(family(), key, one) for one in ({}, {"block_size": 3}, {**config, "no_such": 1})] == [""] * 3
 
 
-def test_source_carries_its_digest_and_entry() -> None:
+def test_source_carries_its_digest() -> None:
     mmsb = family()
     spec = mmsb.kernel("update_beta")
     source = render(spec, mmsb.problem(K=5), {"block_size": 32}, CUDA)
-    assert source.entry == "update_beta"
     assert source.digest == digest_of_tokens(source.text)
     assert "K=5" in source.text.splitlines()[1]
 

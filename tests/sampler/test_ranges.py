@@ -87,8 +87,8 @@ class Alone:
 class NoExchange:
     """An exchange with a rank whose rows stay as they were at the start.
 
-    ``ahead`` as of :class:`mmsbgen.backends.ranks.exchanges.Exchange`.  The exchange of the sweep ``lost_at`` does not
-    end; ``last`` is whether that is noticed when the next sweep is queued, and not in a wait.
+    ``ahead`` as of :class:`mmsbgen.backends.ranks.exchanges.HostExchange`.  The exchange of the sweep ``lost_at``
+    does not end; ``last`` is whether that is noticed when the next sweep is queued, and not in a wait.
     """
 
     name, pieces = "none", 1

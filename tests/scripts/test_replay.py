@@ -14,7 +14,7 @@ from mmsbgen.db.exchange import jsonl
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.selection.index import Index
 from mmsbgen.families import family
-from mmsbgen.tuner.search.candidates import estimates
+from mmsbgen.tuner.search.candidates import model_of
 
 REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 FILES = ("tuning-h200-cuda.jsonl.gz", "sweep-h200.jsonl.gz", "sweep-intel.jsonl.gz", "sweep-pocl.jsonl.gz")
@@ -100,7 +100,7 @@ def test_the_default_strategy_finds_more_than_any_other(recorded: list[Sweep]) -
 def test_the_best_is_among_the_third_that_the_model_likes_best(recorded: list[Sweep]) -> None:
     """What the model orders, the sample is drawn from: a model that is wrong there would hide the best from it."""
     for sweep in recorded:
-        work = np.array([e.work for e in estimates(sweep.spec, sweep.problem, sweep.configs, sweep.traits)])
+        work = np.array([e.work for e in model_of(sweep.spec, sweep.problem, sweep.traits)(sweep.configs)])
         seconds = np.array([sweep.seconds[digest(dict(config))] for config in sweep.configs])
         near = work[seconds <= 1.03 * seconds.min()].min()
         assert np.mean(work < near) < 1 / 3, named(sweep)

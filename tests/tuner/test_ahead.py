@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,21 +24,23 @@ from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.cuda_compile import Nvcc, compile_cuda
 from mmsbgen.base.host_memory import available_host_memory
 from mmsbgen.db.records.canonical_json import digest
-from mmsbgen.db.records.tuning_records import RunRecord
+from mmsbgen.db.records.tuning_records import Key, RunRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import family
 from mmsbgen.kernels.build import compiler_options, traits_of
 from mmsbgen.kernels.record_key import key_of
 from mmsbgen.kernels.render import render
 from mmsbgen.kernels.space import Config
+from mmsbgen.tuner.measure import compile_ahead
 from mmsbgen.tuner.measure.compile_ahead import CompileAhead, default_jobs
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits, WorkerLostError, _Child
 from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder
 from mmsbgen.tuner.run.tune import tune
+from mmsbgen.tuner.run.tune_jobs import KernelJob
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
-from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, candidates
 from tests.devices import H200
 
 PROBLEM = family().problem(K=32, m=16, n=8, N=100)
@@ -76,6 +79,21 @@ class Compiler:
             time.sleep(0.01)
 
 
+def job(space: Candidates, key: Key) -> KernelJob:
+    """The work on PHI, whose programs have no digests."""
+    return KernelJob(PHI, space, key, lambda config: "", 1, 1.0, "")
+
+
+@contextlib.contextmanager
+def ahead_of(jobs: int, compiler: Any, cache: BinaryCache) -> Iterator[CompileAhead]:
+    """What compiles ahead for an H200, with a compiler and a cache of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile_ahead, "compiler_that_ends", lambda processes: compiler)
+        patch.setattr(compile_ahead, "BinaryCache", lambda: cache)
+        with CompileAhead(H200, "mmsb", PROBLEM, jobs) as ahead:
+            yield ahead
+
+
 def configs_of(info: DeviceInfo, count: int) -> list[dict[str, Any]]:
     return candidates(PHI, PROBLEM, traits_of(info)).configs[:count]
 
@@ -83,7 +101,7 @@ def configs_of(info: DeviceInfo, count: int) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_path: Path) -> None:
     compiler, cache, configs = Compiler(), BinaryCache(tmp_path), configs_of(H200, 9)
-    with CompileAhead(H200, "mmsb", PROBLEM, 3, compiler=compiler, cache=cache) as ahead:
+    with ahead_of(3, compiler, cache) as ahead:
         ahead.begin("update_phi")
         assert not ahead.before
         ahead.ask(configs)
@@ -99,7 +117,7 @@ def test_cuda_sources_are_compiled_without_a_device_and_found_in_the_cache(tmp_p
 @pytest.mark.slow
 def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_path: Path) -> None:
     compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(H200, 12)
-    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
+    with ahead_of(2, compiler, cache) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs[:10])
         compiler.await_calls(2)
@@ -116,7 +134,7 @@ def test_what_is_asked_for_later_goes_first_and_nothing_is_compiled_twice(tmp_pa
 @pytest.mark.slow
 def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
     compiler, cache, configs = Compiler(shut=True), BinaryCache(tmp_path), configs_of(H200, 20)
-    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
+    with ahead_of(2, compiler, cache) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs)
         compiler.await_calls(2)
@@ -129,7 +147,7 @@ def test_the_end_of_the_time_is_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_next_kernel_does_not_wait_for_what_compiles_beside_a_gpu(tmp_path: Path) -> None:
     compiler, cache = Compiler(shut=True), BinaryCache(tmp_path)
-    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=cache) as ahead:
+    with ahead_of(2, compiler, cache) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs_of(H200, 5))
         compiler.await_calls(2)
@@ -158,13 +176,11 @@ def test_no_more_is_compiled_ahead_than_there_is_time_to_measure(
     space = candidates(PHI, PROBLEM, traits_of(H200), {"normalise": True})
     key = key_of(H200, PHI, PROBLEM)
     kernel = KernelReport("update_phi", key, space, digest(space.default), 8 if seconds is None else None)
-    with CompileAhead(H200, "mmsb", PROBLEM, 16, compiler=compiler, cache=cache) as ahead:
+    with ahead_of(16, compiler, cache) as ahead:
         ahead.begin("update_phi")
         kernel.deadline = None if seconds is None else time.monotonic() + seconds
-        made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Sleeper())
-        evaluate = Evaluator(
-            kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead
-        )
+        made, measurer = Recorder(run.uuid, job(space, key), kernel), cast(Measurer, Sleeper())
+        evaluate = Evaluator(made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead)
         with pytest.raises(BudgetSpentError):
             evaluate(space.configs)
         ahead.wait()
@@ -200,9 +216,9 @@ def test_a_compiler_of_a_processor_does_not_idle_while_the_other_compiles(store:
     store.begin_run(run)
     key, ahead = key_of(H200, PHI, PROBLEM), OfProcessor()
     kernel = KernelReport("update_phi", key, space, digest(space.default), 100)
-    made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Sleeper())
+    made, measurer = Recorder(run.uuid, job(space, key), kernel), cast(Measurer, Sleeper())
     beside = cast(CompileAhead, ahead)
-    evaluate = Evaluator(kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, beside)
+    evaluate = Evaluator(made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, beside)
     a, b, c, d, e, f = evaluate.soon = space.configs[:6]
     evaluate([a])
     evaluate([b, c])
@@ -246,12 +262,10 @@ def test_within_seconds_what_is_compiled_first_is_measured_first(
                 compiler.gate.set()
             return super().measure(config, **how)
 
-    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=BinaryCache(tmp_path)) as ahead:
+    with ahead_of(2, compiler, BinaryCache(tmp_path)) as ahead:
         ahead.begin("update_phi")
-        made, measurer = Recorder(run.uuid, key, 1, None, lambda config: ""), cast(Measurer, Noted())
-        evaluate = Evaluator(
-            kernel, made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead
-        )
+        made, measurer = Recorder(run.uuid, job(space, key), kernel), cast(Measurer, Noted())
+        evaluate = Evaluator(made, {}, measurer, store, Progress(), Patience(), False, lambda: False, None, ahead)
         evaluate([first])
         if seconds is None:
             compiler.gate.set()
@@ -274,8 +288,8 @@ def slow_nvcc(folder: Path) -> Path:
 def test_the_end_of_a_run_ends_what_compiles(tmp_path: Path) -> None:
     """With all its programs: nvcc is but their driver."""
     program = slow_nvcc(tmp_path)
-    begin, compiler = time.monotonic(), Nvcc(str(program), cancellable=True)
-    with CompileAhead(H200, "mmsb", PROBLEM, 2, compiler=compiler, cache=BinaryCache(tmp_path)) as ahead:
+    begin, compiler = time.monotonic(), Nvcc(str(program))
+    with ahead_of(2, compiler, BinaryCache(tmp_path)) as ahead:
         ahead.begin("update_phi")
         ahead.ask(configs_of(H200, 5))
         while len(began := [path for path in tmp_path.iterdir() if path.name.isdigit() and path.read_text()]) < 2:
@@ -308,7 +322,7 @@ def test_what_compiles_dies_with_its_run(tmp_path: Path, number: int) -> None:
     program = slow_nvcc(tmp_path)
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs ignore it
-        "from mmsbgen.backends.nvidia import cuda_compile as c; c.Nvcc(sys.argv[1], cancellable=1).compile('', ())"
+        "from mmsbgen.backends.nvidia import cuda_compile as c; c.Nvcc(sys.argv[1]).compile('', ())"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(program)], stderr=subprocess.PIPE, text=True) as run:
         begin = time.monotonic()

@@ -29,6 +29,7 @@ from mmsbgen.tuner.measure.timing import Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialBench, TrialOutcome
 from mmsbgen.tuner.run.kernel_trials import Evaluator, Recorder
 from mmsbgen.tuner.run.tune import TuneReport, tune
+from mmsbgen.tuner.run.tune_jobs import KernelJob
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 from mmsbgen.tuner.search.candidates import BudgetSpentError, candidates
 
@@ -156,9 +157,10 @@ def evaluator(store: Store, budget: int) -> Evaluator:
     device, spec, run = FakeDevice(), family().kernel("update_phi"), RunRecord(strategy="random")
     store.begin_run(run)
     space, key = candidates(spec, SMALL, traits_of(device.info), {}), key_of(device.info, spec, SMALL)
-    kernel, made = KernelReport(spec.name, key, space, "", budget), Recorder(run.uuid, key, 1, None, lambda config: "")
+    job = KernelJob(spec, space, key, lambda config: "", 1, 1.0, "")
+    made = Recorder(run.uuid, job, KernelReport(spec.name, key, space, "", budget))
     measurer, turns = cast(Measurer, None), cast(in_turns.InTurns, AtOnce())
-    return Evaluator(kernel, made, {}, measurer, store, Progress(), HASTY, False, lambda: False, turns=turns)
+    return Evaluator(made, {}, measurer, store, Progress(), HASTY, False, lambda: False, turns=turns)
 
 
 def test_known_trials_count_against_the_budget_beside_running_ones(store: Store) -> None:

@@ -47,7 +47,7 @@ def test_roofs_are_rates_that_memory_can_have(opencl_device: Device) -> None:
     assert 0.5 < roofs.copy < 2000
     assert 0.5 < roofs.gather < 2000
     assert roofs.row_bytes == 4096
-    assert set(roofs.shapes) == {"copy", "gather"}
+    assert "block_size=" in roofs.shape
     assert opencl_device.allocated == 0
 
 

@@ -10,7 +10,7 @@ from mmsbgen.families import family
 from mmsbgen.families.mmsb import MMSB
 from mmsbgen.kernels.family import Demand, Launch
 from mmsbgen.kernels.space import Config, Traits
-from mmsbgen.tuner.search.candidates import Estimate, estimates, features
+from mmsbgen.tuner.search.candidates import Estimate, features, model_of
 
 GPU = Traits("cuda", "gpu", sub_group_size=32, compute_units=100)
 PROBLEM = MMSB.problem(K=256, m=4096)
@@ -23,7 +23,7 @@ def of(demand: Callable[[Config], Demand], configs: list[Config], grid: int = 10
         demand=lambda problem, config, traits: demand(config),
         launch=lambda problem, config, count, traits: Launch(grid, int(config["block_size"])),
     )
-    return estimates(spec, PROBLEM, configs, GPU)
+    return model_of(spec, PROBLEM, GPU)(configs)
 
 
 def test_local_memory_and_registers_leave_room_for_fewer_blocks() -> None:
@@ -59,7 +59,7 @@ def test_too_few_bytes_in_flight_do_not_reach_the_roof() -> None:
 def test_a_kernel_that_declares_no_demand_is_modelled_by_its_launch() -> None:
     spec = MMSB.kernel("init_pi")
     assert spec.demand is None
-    found = estimates(spec, PROBLEM, [{"block_size": size} for size in (1, 1024)], GPU)
+    found = model_of(spec, PROBLEM, GPU)([{"block_size": size} for size in (1, 1024)])
     assert found[0].demand.moved == max(1, spec.traffic(PROBLEM))
     assert found[0].work > found[1].work
 
@@ -84,7 +84,7 @@ def test_every_kernel_has_an_estimate_of_every_configuration(kind: str) -> None:
     }[kind]
     for name, spec in family().kernels.items():
         configs = spec.space.configs(PROBLEM, traits)[::17]
-        found = estimates(spec, PROBLEM, configs, traits)
+        found = model_of(spec, PROBLEM, traits)(configs)
         numbers = np.array([[e.work, e.resident, e.waves, e.in_flight] for e in found])
         assert np.isfinite(numbers).all(), name
         assert (numbers > 0).all(), name

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mmsbgen.tuner.search.surrogate import Posteriors, coordinates, expected_improvement, fitted, posterior
+from mmsbgen.tuner.search.surrogate import Posteriors, coordinates, expected_improvement, fitted
 
 
 def test_numbers_lie_by_their_logarithm_and_words_apart() -> None:
@@ -31,7 +31,7 @@ def test_the_posterior_goes_through_a_smooth_curve_and_doubts_where_nothing_is_k
     points = np.linspace(0, 1, 41)[:, None]
     truth = np.sin(5 * points[:, 0])
     known = [0, 6, 12, 18, 24]
-    mean, deviation = posterior(points, known, truth[known], fitted(points, known, truth[known]))
+    mean, deviation = Posteriors(points)(known, truth[known], fitted(points, known, truth[known]))
     between = mean[3], truth[3]
     assert between[0] == pytest.approx(between[1], abs=0.1)
     assert deviation[40] > 3 * deviation[12]
@@ -67,7 +67,7 @@ def direct(points: Any, known: Sequence[int], values: Any, length: float) -> tup
 
 def test_equal_values_are_no_error() -> None:
     points = np.arange(6.0)[:, None]
-    mean, deviation = posterior(points, [0, 1], np.zeros(2), fitted(points, [0, 1], np.zeros(2)))
+    mean, deviation = Posteriors(points)([0, 1], np.zeros(2), fitted(points, [0, 1], np.zeros(2)))
     assert np.isfinite(mean).all()
     assert (deviation > 0).all()
 

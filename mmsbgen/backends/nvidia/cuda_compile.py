@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from mmsbgen.backends.binary_cache import BinaryCache
 from mmsbgen.backends.nvidia.nvrtc import NO_COMPILER, Nvrtc, NvrtcProcesses, has_nvrtc, header_folders, nvcc_path
@@ -42,25 +42,8 @@ class Compiled:
 
     cubin: bytes
     log: str
-    compiler: str
     resources: dict[str, KernelResources]
     cached: bool = False
-
-
-class CudaCompiler(Protocol):
-    """A compiler of CUDA C; ``version`` has its name and version, for example "nvcc 13.0.88"."""
-
-    version: str
-
-    def compile(self, source: str, options: Sequence[str]) -> tuple[bytes, str]:
-        """Return cubin and log; raise CompileError with the log."""
-
-
-class CancellableCompiler(CudaCompiler, Protocol):
-    """A compiler whose processes can be ended."""
-
-    def cancel(self) -> None:
-        """End all compilations and refuse new ones; their threads raise CompileError."""
 
 
 def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> Nvcc | Nvrtc:
@@ -91,7 +74,7 @@ def find_compiler(prefer: Literal["nvcc", "nvrtc"] | None = None) -> Nvcc | Nvrt
 def compiler_that_ends(processes: int) -> Nvcc | NvrtcProcesses:
     """The default compiler for ``processes`` compilations at a time, with a method ``cancel``."""
     found = find_compiler()
-    return NvrtcProcesses(processes) if isinstance(found, Nvrtc) else Nvcc(found.path, cancellable=True)
+    return NvrtcProcesses(processes) if isinstance(found, Nvrtc) else found
 
 
 def compile_cuda(
@@ -131,7 +114,7 @@ def compile_cuda(
         if cache is not None:
             cache.store(key, *found)
     cubin, log = found
-    return Compiled(cubin, log, compiler.version, parse_resources(log), cached is not None)
+    return Compiled(cubin, log, parse_resources(log), cached is not None)
 
 
 def compile_side_by_side(
@@ -173,13 +156,12 @@ def parse_resources(log: str) -> dict[str, KernelResources]:
 class Nvcc:
     """The compiler driver of a CUDA toolkit, run as a child process.
 
-    The child belongs to the process group of the caller and is killed with that group.  If ``cancellable``, it runs in
-    its own process group instead.  That group is ended by :meth:`cancel`, or by Linux when the calling thread ends.
+    It starts several programs, which end together: their process group is ended by :meth:`cancel`, or by Linux when the
+    calling thread ends.
     """
 
-    def __init__(self, path: str, *, cancellable: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.cancellable = cancellable
         self.version = f"nvcc {_nvcc_version(path)}"
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
@@ -196,30 +178,25 @@ class Nvcc:
             return Path(folder, "kernel.cubin").read_bytes(), log
 
     def cancel(self) -> None:
-        """End all compilations by this object and refuse new ones; their threads raise CompileError.
-
-        Raises RuntimeError if the object is not ``cancellable``.
-        """
-        if not self.cancellable:
-            raise RuntimeError("only a cancellable compiler can be cancelled")
+        """End all compilations by this object and refuse new ones; their threads raise CompileError."""
         with self._lock:
             self._cancelled = True
             for process in self._running:
                 self._kill(process)
 
-    def _run(self, command: Sequence[str], folder: str) -> tuple[int, str]:
+    def _run(self, command: list[str], folder: str) -> tuple[int, str]:
         """The exit code and all output of a command."""
         with self._lock:
             if self._cancelled:
                 raise CompileError(f"{self.version}: compiling was cancelled")
             process = subprocess.Popen(
-                guarded_command([*command]) if self.cancellable else command,
+                guarded_command(command),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                process_group=0 if self.cancellable else None,  # nvcc starts several programs, which must end together
+                process_group=0,
             )
             self._running.add(process)
         try:
@@ -237,9 +214,13 @@ class Nvcc:
         return process.returncode, output.strip()
 
     def _kill(self, process: subprocess.Popen[str]) -> None:
-        """Kill a process, or its whole group if cancellable, unless it has ended and its id may be reused."""
+        """Kill a process group, unless its leader has ended and its id may be reused."""
         if process.poll() is None:
-            kill_group(process) if self.cancellable else process.kill()
+            kill_group(process)
+
+
+CudaCompiler = Nvcc | Nvrtc | NvrtcProcesses
+"""A compiler of CUDA C; ``version`` has its name and version, for example "nvcc 13.0.88"."""
 
 
 @functools.cache

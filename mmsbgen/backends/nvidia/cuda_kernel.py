@@ -1,12 +1,11 @@
-"""Kernels of loaded CUDA modules, their arguments, how many blocks are resident, and the events of launches."""
+"""Kernels of loaded CUDA modules, their arguments, and the events of launches."""
 
 from __future__ import annotations
 
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ def _message(code: int) -> str:
 
 
 class CooperativeFunction:
-    """A kernel of a compiled module, for cooperative launches; the context must be current in every call.
+    """A kernel of a compiled module, for what PyCUDA lacks; the context must be current in every call.
 
     Raises :class:`LaunchError` if the module does not load.
     """
@@ -124,10 +123,7 @@ class CooperativeFunction:
             LaunchLimitError: more blocks than are resident at once.
             LaunchError: the launch was refused for another reason.
         """
-        if shared > self._shared:
-            code = _library().cuFuncSetAttribute(self._function, _MOST_SHARED, shared)
-            self._checked(code, f"cannot have {shared} bytes of shared memory")
-            self._shared = shared
+        self._allow(shared)
         data = ctypes.create_string_buffer(packed, len(packed))
         begin = ctypes.addressof(data)
         places = (ctypes.c_void_p * len(offsets))(*(begin + offset for offset in offsets))
@@ -135,63 +131,35 @@ class CooperativeFunction:
         code = _library().cuLaunchCooperativeKernel(self._function, *sizes, shared, ctypes.c_void_p(stream), places)
         self._checked(code, f"cannot be launched with grid {tuple(grid)}, block {tuple(block)}")
 
+    def resident_blocks(self, block: int, shared: int = 0) -> int:
+        """How many blocks of ``block`` threads a multiprocessor holds at once; ``shared`` as of :meth:`launch`.
+
+        Raises :class:`LaunchError` if the driver does not tell.
+        """
+        self._allow(shared)
+        found = ctypes.c_int()
+        code = _library().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            ctypes.byref(found), self._function, block, ctypes.c_size_t(shared)
+        )
+        self._checked(code, f"cannot be resident in blocks of {block}")
+        return found.value
+
+    def _allow(self, shared: int) -> None:
+        if shared > self._shared:
+            code = _library().cuFuncSetAttribute(self._function, _MOST_SHARED, shared)
+            self._checked(code, f"cannot have {shared} bytes of shared memory")
+            self._shared = shared
+
     def _checked(self, code: int, what: str) -> None:
         if code:
             kind = LaunchLimitError if code == _TOO_LARGE else LaunchError
             raise kind(f"kernel {self._name!r} {what}: {_message(code)}")
 
 
-_WARP = 32
-#: Partitions of a multiprocessor, each with its own registers and warps.  On GP100, which has two, the result may be
-#: too small but never too large.
-_PARTS = 4
-#: Allocation unit of registers for a warp.
-_REGISTERS_AT_A_TIME = 256
-#: Allocation unit of shared memory for a block in bytes, and the bytes of each block that the driver reserves.
-_SHARED_AT_A_TIME, _SHARED_OF_DRIVER = 128, 1024
-
-
-@dataclass(frozen=True)
-class Multiprocessor:
-    """Resources that the blocks of a multiprocessor share."""
-
-    threads: int
-    registers: int
-    shared_bytes: int
-    blocks: int = 16
-    """Architectures since Maxwell hold at least 16."""
-
-
-def resident_blocks(block: int, registers: int, shared_bytes: int, of: Multiprocessor) -> int:
-    """Number of blocks of ``block`` work-items that are resident on one multiprocessor at once.
-
-    The rules are those of NVIDIA's cuda_occupancy.h: all registers of a warp are in one partition of the
-    multiprocessor, so registers left over in several partitions cannot be combined.  The result never exceeds the true
-    value, so a grid-wide barrier cannot deadlock if the kernel has the device for itself.
-
-    Args:
-        block: Work-items of a block.
-        registers: Registers of a work-item.
-        shared_bytes: Shared memory of a block in bytes.
-        of: The multiprocessor.
-    """
-    warps = -(-block // _WARP)
-    of_warp = _up(max(1, registers) * _WARP, _REGISTERS_AT_A_TIME)
-    # A launch is refused as if a block's warps were distributed evenly over the partitions.
-    if of_warp * _up(warps, _PARTS) > of.registers:
-        return 0
-    by_registers = _PARTS * (of.registers // _PARTS // of_warp) // warps
-    by_shared = of.shared_bytes // _up(shared_bytes + _SHARED_OF_DRIVER, _SHARED_AT_A_TIME)
-    return min(of.threads // (_WARP * warps), by_registers, by_shared, of.blocks)
-
-
-def _up(value: int, step: int) -> int:
-    """The least multiple of ``step`` that is at least ``value``."""
-    return -(-value // step) * step
-
-
 # Larger dynamic shared memory must be requested explicitly.
 _DEFAULT_SHARED = 48 * 1024
+#: Blocks of a multiprocessor, of which all architectures since Maxwell hold as many: some results depend on the grid.
+_MOST_RESIDENT = 16
 #: Launch shapes that a kernel remembers as checked.
 _MOST_SHAPES = 256
 
@@ -240,7 +208,6 @@ class CudaKernel(Kernel):
         super().__init__(device, name)
         self._function = function
         self._cubin = cubin
-        self._cooperative: CooperativeFunction | None = None
         self._dynamic_shared = 0
         self._shapes: dict[Any, LaunchName] = {}
         self._layout: Layout | None = None
@@ -277,8 +244,6 @@ class CudaKernel(Kernel):
         name, packed = self._packed(grid, block, args, shared)
         assert self._layout is not None
         with device.active(LaunchError, name):
-            if self._cooperative is None:
-                self._cooperative = CooperativeFunction(self._cubin, self.name)
             timed = device.profiling
             begin = device.record() if timed else None
             self._cooperative.launch(name.grid, name.block, packed, self._layout.offsets, device.stream.handle, shared)
@@ -302,21 +267,17 @@ class CudaKernel(Kernel):
             self._shapes[shape] = name
         return name, packed
 
+    @cached_property
+    def _cooperative(self) -> CooperativeFunction:
+        return CooperativeFunction(self._cubin, self.name)
+
     def resources(self) -> dict[str, int]:
         return dict(self._resources)
 
     def resident_blocks(self, block: int, shared: int = 0) -> int:
-        driver, info = self.device.driver, self.device.info
-        what = f"kernel {self.name!r}: how many blocks of {block} {info.name} holds at once is not known"
-        with self.device.active(LaunchError, what):
-            device, attribute = driver.Device(info.index), driver.device_attribute
-            multiprocessor = Multiprocessor(
-                device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
-                device.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
-                device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
-            )
-        needs = self._resources["registers"], self._resources["shared_bytes"] + shared
-        return resident_blocks(block, *needs, multiprocessor) * info.compute_units
+        with self.device.active(LaunchError, f"kernel {self.name!r}: the blocks that are resident are not known"):
+            each = self._cooperative.resident_blocks(block, shared)
+        return min(each, _MOST_RESIDENT) * self.device.info.compute_units
 
 
 class CudaProgram(Program):

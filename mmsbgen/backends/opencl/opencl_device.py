@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,9 +196,7 @@ class OpenCLDevice(Device):
     def compile(self, source: str, kernel_names: Sequence[str], options: Sequence[str] = ()) -> Program:
         handle, log = built(self.info, self.handle, source, tuple(options), tuple(kernel_names))
         with _errors(CompileError, f"kernels {', '.join(kernel_names)} on {self.info.name}"):
-            kernels = {
-                name: OpenCLKernel(self, name, compiler_caches.kernel(self.cl, handle, name)) for name in kernel_names
-            }
+            kernels = {name: OpenCLKernel(self, name, self.cl.Kernel(handle, name)) for name in kernel_names}
         return Program(kernels, log)
 
     def mark(self) -> OpenCLEvent:
@@ -243,7 +241,7 @@ def _devices() -> tuple[list[Any], list[str]]:
 def _describe(device: Any, index: int) -> DeviceInfo:
     platform = device.platform.name.strip()
     pocl = platform == POCL
-    kind = "gpu" if device.type & 4 else "cpu"
+    kind: Literal["cpu", "gpu"] = "gpu" if device.type & 4 else "cpu"
     extensions = tuple(sorted(device.extensions.split()))
     return DeviceInfo(
         backend="opencl",
@@ -253,7 +251,7 @@ def _describe(device: Any, index: int) -> DeviceInfo:
         platform=platform,
         architecture=_architecture(device, kind),
         driver=device.driver_version.strip(),
-        kind="gpu" if kind == "gpu" else "cpu",
+        kind=kind,
         compiler=f"{platform} {device.driver_version.strip()}",
         compute_units=int(device.max_compute_units),
         global_memory=int(device.global_mem_size),

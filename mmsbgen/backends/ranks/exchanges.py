@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mmsbgen.backends.base import Buffer, Device
+from mmsbgen.backends.ranks.nccl_exchange import NcclExchange
 from mmsbgen.backends.ranks.world import World
 
 Ints = npt.NDArray[np.int64]
@@ -17,45 +18,15 @@ Ints = npt.NDArray[np.int64]
 _PART = 1 << 26
 
 
-class Exchange(Protocol):
-    """What ranks exchange.  All ranks call the same methods in the same order."""
-
-    name: str
-    pieces: int
-    """In how many pieces a range is best swept, so that one piece's rows are exchanged during the next one's sweep."""
-    ahead: int
-    """How many sweeps may be queued beyond the one that is waited for."""
-    queued: int
-    """Number of sweeps whose exchanges were all queued, ended by :meth:`mark`."""
-
-    @property
-    def settled(self) -> int:
-        """Number of these that have ended on this device."""
-
-    def share(self, buffers: Sequence[Buffer]) -> None:
-        """Give all ranks rank 0's content of ``buffers``."""
-
-    def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
-        """Give all ranks the rows ``[begins[r], ends[r])`` of every rank r, of each of ``buffers``."""
-
-    def add(self, buffer: Buffer) -> None:
-        """Add the integers of all ranks, on rank 0."""
-
-    def mark(self) -> None:
-        """End a sweep: launches from now on come after its exchanges."""
-
-    def settle(self, left: int = 0) -> None:
-        """Wait until all queued sweeps but the last ``left`` have been exchanged."""
-
-    def abandon(self) -> None:
-        """Give up what was queued, so that the device can be used: a rank is lost."""
-
-    def close(self) -> None:
-        """Release what the exchange holds."""
-
-
 class HostExchange:
-    """By MPI, through the memory of the hosts."""
+    """By MPI, through the memory of the hosts.  All ranks call the same methods in the same order.
+
+    Attributes:
+        pieces: In how many pieces a range is best swept, so that one piece's rows are exchanged during the next one's
+            sweep.
+        ahead: How many sweeps may be queued beyond the one that is waited for.
+        queued: Number of sweeps whose exchanges were all queued, ended by :meth:`mark`.
+    """
 
     name, pieces, ahead, queued = "MPI", 1, 0, 0
 
@@ -64,7 +35,7 @@ class HostExchange:
         self._waiter = ThreadPoolExecutor(1, thread_name_prefix="device")
 
     def share(self, buffers: Sequence[Buffer]) -> None:
-        """As :meth:`Exchange.share`."""
+        """Give all ranks rank 0's content of ``buffers``."""
         world, device = self._world, self._device
         for buffer in buffers:
             for first, stop in _parts(buffer, buffer.shape[0], 1):
@@ -77,7 +48,7 @@ class HostExchange:
                     device.write(buffer, rows, first)
 
     def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
-        """As :meth:`Exchange.gather`."""
+        """Give all ranks the rows ``[begins[r], ends[r])`` of every rank r, of each of ``buffers``."""
         # This thread answers rank 0 while the device computes.
         computed = self._waiter.submit(self._device.mark().wait)
         self._world.until(computed.done, own=True)
@@ -100,7 +71,7 @@ class HostExchange:
                 device.write(buffer, found[at[rank] : at[rank + 1]], int(begins[rank]))
 
     def add(self, buffer: Buffer) -> None:
-        """As :meth:`Exchange.add`."""
+        """Add the integers of all ranks, on rank 0."""
         world = self._world
         own = self._device.download(buffer)
         total = np.empty_like(own) if world.rank == 0 else None
@@ -110,25 +81,29 @@ class HostExchange:
 
     @property
     def settled(self) -> int:
-        """Everything has been exchanged when the other methods return."""
+        """Number of the ``queued`` sweeps that have ended on this device: all, as the other methods wait."""
         return self.queued
 
     def mark(self) -> None:
-        """As :meth:`Exchange.mark`."""
+        """End a sweep: launches from now on come after its exchanges."""
         self.queued += 1
 
     def settle(self, left: int = 0) -> None:
-        """Nothing is queued."""
+        """Wait until all queued sweeps but the last ``left`` have been exchanged: nothing is queued here."""
 
     def abandon(self) -> None:
-        """Nothing is queued."""
+        """Give up what was queued, so that the device can be used: a rank is lost."""
 
     def close(self) -> None:
-        """End the thread that waits for the device."""
+        """Release what the exchange holds: the thread that waits for the device."""
         self._waiter.shutdown(wait=False)
 
     def _wait(self, request: Any) -> None:
         self._world.until(request.Test)
+
+
+Exchange = HostExchange | NcclExchange
+"""What ranks exchange arrays by."""
 
 
 def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

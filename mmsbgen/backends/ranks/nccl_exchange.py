@@ -138,7 +138,7 @@ class NcclExchange:
                 raise LaunchError(f"NCCL cannot {what} on {self._device.info.spec}: {error}") from error
 
     def share(self, buffers: Sequence[Buffer]) -> None:
-        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.share`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.HostExchange.share`."""
         with self._calling("broadcast", after=True):
             self._nccl.group_start()
             for buffer in buffers:
@@ -148,7 +148,7 @@ class NcclExchange:
             self._queue.hold(self._launches)
 
     def gather(self, buffers: Sequence[Buffer], begins: Ints, ends: Ints) -> None:
-        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.gather`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.HostExchange.gather`."""
         own, size, first, rows = self._world.rank, self._world.size, begins.tolist(), (ends - begins).tolist()
         with self._calling("gather", after=True):
             self._nccl.group_start()
@@ -163,14 +163,14 @@ class NcclExchange:
             self._nccl.group_end()
 
     def add(self, buffer: Buffer) -> None:
-        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.add`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.HostExchange.add`."""
         place = address_of(buffer)
         with self._calling("add", after=True):
             self._nccl.reduce(place, place, buffer.size, _U64, _SUM, 0, self._comm, self._stream)
 
     @property
     def settled(self) -> int:
-        """As :attr:`mmsbgen.backends.ranks.exchanges.Exchange.settled`."""
+        """As :attr:`mmsbgen.backends.ranks.exchanges.HostExchange.settled`."""
         with self._calling("exchange"):
             while self._unsettled and self._unsettled[0][1].query():
                 self._unsettled.popleft()
@@ -184,7 +184,7 @@ class NcclExchange:
             return any(not swept.query() for swept, _ in self._unsettled)
 
     def mark(self) -> None:
-        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.mark`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.HostExchange.mark`."""
         with self._calling("exchange"):
             swept = self._device.record()
             self._queue.hold(self._launches)
@@ -193,7 +193,7 @@ class NcclExchange:
         self.queued += 1
 
     def settle(self, left: int = 0) -> None:
-        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.settle`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.HostExchange.settle`."""
         with self._calling("exchange"):
             while len(self._unsettled) > left:
                 swept, exchanged = self._unsettled[0]
@@ -203,7 +203,7 @@ class NcclExchange:
                 self._unsettled.popleft()
 
     def abandon(self) -> None:
-        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.abandon`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.HostExchange.abandon`."""
         self._unsettled.clear()
         # NCCL may wait for the ranks that are no more; its kernels end before that.
         threading.Thread(target=self._nccl.comm_abort, args=(self._comm,), daemon=True).start()
@@ -213,6 +213,6 @@ class NcclExchange:
                 time.sleep(1e-3)
 
     def close(self) -> None:
-        """As :meth:`mmsbgen.backends.ranks.exchanges.Exchange.close`."""
+        """As :meth:`mmsbgen.backends.ranks.exchanges.HostExchange.close`."""
         with self._calling("end"):
             self._nccl.comm_destroy(self._comm)

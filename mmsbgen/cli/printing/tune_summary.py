@@ -89,7 +89,7 @@ def late(report: TuneReport) -> str:
 def _roofs(roofs: Roofs) -> str:
     """The rates, and how old they are or which shape reached them."""
     if roofs.age_s is None:
-        return f"roofs: {roofs.rates} ({roofs.shapes['gather']})"
+        return f"roofs: {roofs.rates} ({roofs.shape})"
     age = f"{roofs.age_s / 3600:.0f} h" if roofs.age_s >= 3600 else f"{roofs.age_s / 60:.0f} min"
     return f"roofs: {roofs.rates}, measured {age} ago (--retune measures again)"
 

@@ -190,7 +190,7 @@ def explained_at(
 
     As :func:`explained`, for selected communities and in the precision of the rows.  The sum over all communities is
     one dot product per link, Z = delta + sum_k (beta_k - delta) pi_ak pi_bk.  If ``rows`` has a method
-    ``explained_at`` (:class:`mmsbgen.sampler.diagnostics.state_rows.StateRows`), it is used.
+    ``explained_at`` (:class:`mmsbgen.sampler.diagnostics.state_rows.Rows`), it is used.
     """
     if (on_device := getattr(rows, "explained_at", None)) is not None:
         yield from on_device(links, beta, delta, at)

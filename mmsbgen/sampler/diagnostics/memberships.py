@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plural
-from mmsbgen.base.processes import cores, in_parts
+from mmsbgen.base.processes import in_parts, joined
 from mmsbgen.families.mmsb.numbers.row_layout import DELTA
 from mmsbgen.sampler.calibration.curve import CalibrationCurve
 from mmsbgen.sampler.diagnostics import explained_links
@@ -334,12 +333,9 @@ def largest_of_parts(
 def largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:
     """Indices and values ``[R, r]`` of the ``r`` largest entries of each row, largest first, ties by index."""
     step = max(1, _CACHED // rows.shape[1])
-    if len(rows) <= step:
-        return _largest(rows, r)
-    with ThreadPoolExecutor(cores()) as pool:
-        parts = pool.map(lambda first: _largest(rows[first : first + step], r), range(0, len(rows), step))
-        indices, values = zip(*parts, strict=True)
-    return np.concatenate(indices), np.concatenate(values)
+    parts = range(0, max(1, len(rows)), step)
+    indices, values = joined(lambda first: _largest(rows[first : first + step], r), parts)
+    return indices, values
 
 
 def _largest(rows: Array, r: int) -> tuple[npt.NDArray[np.int32], Array]:

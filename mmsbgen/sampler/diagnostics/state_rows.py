@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,10 @@ _ROWS = 1 << 17
 
 
 class Rows:
-    """Reads rows ``[V, K]`` of pi, or of its posterior mean over ``averaged`` samples if that is not 0."""
+    """Reads rows ``[V, K]`` of pi, or of its posterior mean over ``averaged`` samples if that is not 0.
+
+    Of pi it has ``explained_at`` on the device too, where the chain has the kernel.
+    """
 
     def __init__(self, sampler: Sampler, averaged: int) -> None:
         device, values, shape = sampler.device, sampler.values, sampler.shape
@@ -28,6 +32,8 @@ class Rows:
         self._where = np.arange(shape.n_vertices) if averaged else device.download(values["slots"])
         self._pi = values["mean"] if averaged else values["pi"]
         self._gather = sampler.kernels["mean_rows" if averaged and shape.stored.narrow else "gather_rows"]
+        if not averaged and "explain_at" in sampler.kernels:
+            self.explained_at = partial(_explained_at, sampler)
 
     def __call__(self, vertices: Ints) -> Array:
         """The rows of ``vertices`` ``[V]``."""
@@ -46,52 +52,36 @@ class Rows:
         return found
 
 
-class _OnDevice:
-    """Computes :meth:`explained_at` on the device."""
-
-    _device: Any
-    _values: Any
-    _shape: Any
-    _kernel: Any
-
-    def explained_at(
-        self, links: Ints, beta: Floats, delta: float, at: npt.NDArray[np.integer[Any]]
-    ) -> Iterator[Explained]:
-        """As :func:`mmsbgen.sampler.diagnostics.explained_links.explained_at`, a part of the links at a time."""
-        device, shape = self._device, self._shape
-        own = {"pairs_a": "explained_a", "pairs_b": "explained_b", "places": "explained_places"}
-        values = self._values | {name: self._values[array] for name, array in own.items()}
-        n_places = 2 * at.shape[1]
-        step = min(values["pairs_a"].shape[0], values["places"].shape[0] // n_places)
-        padded = np.zeros(shape.row, shape.real)
-        padded[: shape.k] = beta
-        with device.upload(padded) as strengths:
-            for first in range(0, len(links), step):
-                ends = links[first : first + step].astype(np.int64)
-                count = len(ends)
-                for name, end in zip(("pairs_a", "pairs_b"), ends.T.astype(np.uint32), strict=True):
-                    device.write(values[name], np.ascontiguousarray(end))
-                device.write(values["places"], at[ends].astype(np.uint32).ravel())
-                given = {"beta": strengths, "delta": shape.real.type(delta), "n_pairs": np.uint32(count)}
-                self._kernel.launch(count, values | given | {"n_places": np.uint32(n_places)})
-                shares = device.download_range(values["explained"], 0, count * n_places)
-                yield Explained(ends, shares.reshape(count, 2, -1))
+def _explained_at(
+    sampler: Sampler, links: Ints, beta: Floats, delta: float, at: npt.NDArray[np.integer[Any]]
+) -> Iterator[Explained]:
+    """As :func:`mmsbgen.sampler.diagnostics.explained_links.explained_at`, a part of the links at a time."""
+    device, shape, own = sampler.device, sampler.shape, sampler.values
+    values = own | {"pairs_a": own["explained_a"], "pairs_b": own["explained_b"], "places": own["explained_places"]}
+    n_places = 2 * at.shape[1]
+    step = min(values["pairs_a"].shape[0], values["places"].shape[0] // n_places)
+    padded = np.zeros(shape.row, shape.real)
+    padded[: shape.k] = beta
+    with device.upload(padded) as strengths:
+        for first in range(0, len(links), step):
+            ends = links[first : first + step].astype(np.int64)
+            count = len(ends)
+            for name, end in zip(("pairs_a", "pairs_b"), ends.T.astype(np.uint32), strict=True):
+                device.write(values[name], np.ascontiguousarray(end))
+            device.write(values["places"], at[ends].astype(np.uint32).ravel())
+            given = {"beta": strengths, "delta": shape.real.type(delta), "n_pairs": np.uint32(count)}
+            sampler.kernels["explain_at"].launch(count, values | given | {"n_places": np.uint32(n_places)})
+            shares = device.download_range(values["explained"], 0, count * n_places)
+            yield Explained(ends, shares.reshape(count, 2, -1))
 
 
-class StateRows(Rows, _OnDevice):
-    """Rows of the state, with :meth:`explained_at` computed on the device."""
-
-    def __init__(self, sampler: Sampler) -> None:
-        super().__init__(sampler, 0)
-        self._kernel = sampler.kernels["explain_at"]
-
-
-class SparseRows(_OnDevice):
+class SparseRows:
     """Rows of a state with sparse rows."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._device, self._values, self._shape = sampler.device, sampler.values, sampler.shape
-        self._kernel, self._kernels, self._split = sampler.kernels["explain_at"], sampler.kernels, sampler.split
+        self._kernels, self._split = sampler.kernels, sampler.split
+        self.explained_at = partial(_explained_at, sampler)
 
     def entries(self, vertices: Ints) -> tuple[Array, Array]:
         """Communities and values ``[V, R]`` of the entries of ``vertices`` ``[V]``."""
@@ -171,8 +161,7 @@ def row_source(sampler: Sampler, mean: bool = True) -> RowSource:
     """A reader of rows ``[V, K]`` of pi, or with ``mean`` of its posterior mean if there are samples."""
     if isinstance(sampler.state, SparseState):
         return SparseRows(sampler)
-    averaged = sampler.averaged if mean else 0
-    return StateRows(sampler) if not averaged and "explain_at" in sampler.kernels else Rows(sampler, averaged)
+    return Rows(sampler, sampler.averaged if mean else 0)
 
 
 def best_communities(sampler: Sampler, links: Array) -> tuple[Ints, Array]:

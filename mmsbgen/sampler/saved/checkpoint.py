@@ -178,23 +178,19 @@ def load(path: Path) -> Checkpoint:
     with _readable(path), open(path, "rb") as file, stored_arrays(file) as archive:
         meta = json.loads(archive["meta"].tobytes())
         version, writer = int(meta["format"]), f"mmsbgen {plain(meta.get('version'))}"
-        if version == FORMAT:
-            check_meta(meta)
-            if unknown := sorted(meta["options"].keys() - Options.__dataclass_fields__.keys()):
-                raise InputError(
-                    f"{path} was written by {writer}, with the options {plain(', '.join(unknown), 200)}, and this is "
-                    f"{__version__}: resume with that version"
-                )
-            Options.from_dict(meta["options"])
-            Phases(**meta["course"])
-    if version > FORMAT:
-        raise InputError(
-            f"{path} was written by {writer}, this is {__version__}: resume with that version or a newer one"
-        )
-    if version < FORMAT:
-        raise InputError(
-            f"{path} was written by {writer}, whose checkpoints have another form: resume with that version"
-        )
+        if version != FORMAT:
+            raise InputError(
+                f"{path} was written by {writer}, whose checkpoints have another form than those of {__version__}: "
+                "resume with that version"
+            )
+        check_meta(meta)
+        if unknown := sorted(meta["options"].keys() - Options.__dataclass_fields__.keys()):
+            raise InputError(
+                f"{path} was written by {writer}, with the options {plain(', '.join(unknown), 200)}, and this is "
+                f"{__version__}: resume with that version"
+            )
+        Options.from_dict(meta["options"])
+        Phases(**meta["course"])
     return Checkpoint(path, meta)
 
 

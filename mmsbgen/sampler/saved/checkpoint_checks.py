@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -36,20 +37,11 @@ def _amount(value: Any) -> bool:
     return _number(value) and 0 <= value < math.inf
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
+def _of(*types: type) -> Kind:
+    return lambda value: isinstance(value, types)
 
 
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _scalar(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float)
-
-
-def _setting(value: Any) -> bool:
-    return isinstance(value, str | int)
+_text, _flag, _scalar = _of(str), _of(bool), _of(NoneType, str, int, float)
 
 
 def _or_none(kind: Kind) -> Kind:
@@ -107,9 +99,9 @@ _META: dict[str, Kind] = {
     "version": _text,
     "kept": _flag,
     "held_out": _record({"validation": _count, "test": _count}),
-    "options": lambda value: isinstance(value, dict),
+    "options": _of(dict),
     "fingerprint": _each(_text),
-    "kernels": _each(lambda value: isinstance(value, dict) and _each(_setting)(value.get("config"))),
+    "kernels": _each(lambda value: isinstance(value, dict) and _each(_of(str, int))(value.get("config"))),
     **dict.fromkeys(COUNTERS, _count),
     "course": _record(_PHASES, *_PHASES),
     "stage_seconds": _each(_amount),

@@ -79,7 +79,7 @@ async def source(
     made = await asyncio.to_thread(render, spec, values, asked, traits)
     return kernel_models.SourceModel(
         kernel=kernel,
-        dialect="cuda" if made.dialect == "cuda" else "opencl",
+        dialect="cuda" if traits.dialect == "cuda" else "opencl",
         problem=dict(values.only(spec.parameters)),
         configuration=asked,
         filled=[name for name in asked if name not in given],

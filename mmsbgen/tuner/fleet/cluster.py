@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from mmsbgen.backends import DeviceInfo
-from mmsbgen.base.errors import InputError, MissingDependencyError, MmsbgenError
+from mmsbgen.base.errors import InputError, MmsbgenError
+from mmsbgen.base.libraries import library
 from mmsbgen.base.processes import python_environment
 from mmsbgen.kernels.record_key import device_record
 from mmsbgen.tuner.fleet.fleet_worker import DEVICE_VARIABLE
@@ -22,6 +23,7 @@ _START_S = 60.0
 """How long workers may take to appear, or to come back after one has died."""
 _CONNECT_S = 5.0
 _LOOPBACK = "127.0.0.1"
+_NEED = "several devices"
 
 
 class LostError(MmsbgenError):
@@ -96,25 +98,18 @@ def local_workers(specs: Sequence[str]) -> Iterator[Any]:
 
     Raises :class:`InputError` for a device that does not exist or is named twice.
     """
-    _require()
-    from distributed import Client, Nanny, Scheduler, SpecCluster
-    from distributed.security import Security
-
-    cluster_of: Any = SpecCluster
-    client_of: Any = Client
-
+    distributed = _distributed()
+    library("cryptography", _NEED)
     infos = _infos(specs)
-    try:
-        here = {"host": _LOOPBACK, "protocol": "tls", "security": Security.temporary()}
-    except ImportError as error:
-        raise _missing(error) from None
-    workers = {info.spec: {"cls": Nanny, "options": _options(info) | here} for info in infos}
+    here = {"host": _LOOPBACK, "protocol": "tls", "security": distributed.Security.temporary()}
+    workers = {info.spec: {"cls": distributed.Nanny, "options": _options(info) | here} for info in infos}
     options = {"port": 0, "dashboard": False, "dashboard_address": f"{_LOOPBACK}:0"}
-    scheduler = {"cls": Scheduler, "options": options | here}
+    scheduler = {"cls": distributed.Scheduler, "options": options | here}
+    of = {"workers": workers, "scheduler": scheduler, "security": here["security"], "silence_logs": 50}
     with (
         _configured(),
-        cluster_of(workers=workers, scheduler=scheduler, security=here["security"], silence_logs=50) as cluster,
-        client_of(cluster, set_as_default=False) as client,
+        distributed.SpecCluster(**of) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
     ):
         _await_workers(client, len(infos), "this machine")
         yield client
@@ -126,13 +121,10 @@ def connected(address: str) -> Iterator[Any]:
 
     Raises :class:`InputError` when the scheduler does not answer or has no worker with a device.
     """
-    _require()
-    from distributed import Client
-
-    client_of: Any = Client
+    distributed = _distributed()
     with _configured():
         try:
-            client = client_of(address, timeout=_CONNECT_S, set_as_default=False)
+            client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise _no_scheduler(address, error) from None
         with client:
@@ -146,13 +138,11 @@ def serve(address: str, spec: str | None, told: Callable[[DeviceInfo], None]) ->
     ``told`` is called once the worker is connected.  Raises :class:`InputError` for a device that does not exist and a
     scheduler that does not answer.
     """
-    _require()
-    from distributed import Nanny
-
+    distributed = _distributed()
     info = device_of(spec)
 
     async def run() -> None:
-        nanny: Any = Nanny(address, death_timeout=_CONNECT_S, **_options(info))
+        nanny = distributed.Nanny(address, death_timeout=_CONNECT_S, **_options(info))
         try:
             await asyncio.wait_for(nanny, _START_S)
         except (OSError, ValueError, TimeoutError) as error:
@@ -239,15 +229,5 @@ def _no_scheduler(address: str, error: Exception) -> InputError:
     )
 
 
-def _require() -> None:
-    try:
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise _missing(error) from None
-
-
-def _missing(error: ImportError) -> MissingDependencyError:
-    return MissingDependencyError(
-        f"several devices need Dask distributed and cryptography, which do not load ({error}); get them with: "
-        "pip install 'mmsbgen[fleet]'"
-    )
+def _distributed() -> Any:
+    return library("distributed", _NEED)

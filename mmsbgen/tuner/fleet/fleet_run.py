@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from mmsbgen.backends import DeviceInfo
@@ -21,9 +22,8 @@ from mmsbgen.base.stop_signals import StopRequest
 from mmsbgen.base.version import __version__
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.families import absolute, resolve_family
-from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.render import sources_digest
 from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config
 from mmsbgen.tuner.fleet import fleet_worker
@@ -198,13 +198,8 @@ def tune_fleet(
             measurer = FleetMeasurer(crew, info, family, limits, seed, lanes)
             told = progress(f"{info.name} ({info.platform})") if progress else None
             place = RunContext(measurer, entry, interrupt, lanes)
-            searches.append(
-                _SearchThread(
-                    lambda place=place, told=told: tune(  # type: ignore[misc]
-                        None, family, names, problem, store=store, progress=told, place=place, **options
-                    )
-                )
-            )
+            how = {"store": store, "progress": told, "place": place, **options}
+            searches.append(_SearchThread(partial(tune, None, family, names, problem, **how)))
             report.workers.append([_place(one) for one in described])
         begin, status = time.monotonic(), "failed"
         try:
@@ -263,25 +258,19 @@ def _crews(client: Any, family: str, kernels: Sequence[str]) -> list[tuple[Fleet
             raise
         except Exception as error:
             raise MmsbgenError(f"a worker of {', '.join(addresses)} cannot be asked: {error}") from error
+        here = sources_digest(map(resolve_family(family).kernel, kernels))
         for one in described:
-            _same_version(one, family, kernels)
+            if one.version != __version__ or one.sources != here:
+                raise InputError(
+                    f"the worker on {_place(one)} has mmsbgen {one.version} and other kernels than this process with "
+                    f"{__version__}: install the same version there and start it again"
+                )
         places = [_place(one) for one in described]
         for place in places:
             if places.count(place) > 1:
                 raise InputError(f"two workers have the device {place}: end one, a device measures for one worker only")
         crews.append((FleetWorkers(client, resource, places), described))
     return crews
-
-
-def _same_version(one: Described, family: str, kernels: Sequence[str]) -> None:
-    found = resolve_family(family)
-    dialect = traits_of(one.info).dialect
-    here = {name: template_digest(found.kernel(name).template, dialect) for name in kernels}
-    if one.version != __version__ or one.kernels != here:
-        raise InputError(
-            f"the worker on {_place(one)} has mmsbgen {one.version} and other kernels than this process with "
-            f"{__version__}: install the same version there and start it again"
-        )
 
 
 def _place(one: Described) -> str:

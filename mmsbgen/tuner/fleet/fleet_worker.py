@@ -18,9 +18,8 @@ from typing import Any
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.base.version import __version__
 from mmsbgen.families import resolve_family
-from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.problem import Problem
-from mmsbgen.kernels.render import template_digest
+from mmsbgen.kernels.render import sources_digest
 from mmsbgen.tuner.measure.measurer import Measurer, TrialLimits
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
 
@@ -30,12 +29,12 @@ DEVICE_VARIABLE = "MMSBGEN_WORKER_DEVICE"
 
 @dataclass(frozen=True)
 class Described:
-    """A worker's device, host and version, and the template digests of its kernels by name."""
+    """A worker's device, host and version, and the digest of its kernels' sources."""
 
     info: DeviceInfo
     host: str
     version: str
-    kernels: Mapping[str, str]
+    sources: str
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ def describe(family: str, kernels: Sequence[str]) -> Described:
     with _mine(FleetBench(family, TrialLimits(), 0)) as measurer:
         info = measurer.open()
     found = resolve_family(family)
-    states = {name: template_digest(found.kernel(name).template, traits_of(info).dialect) for name in kernels}
-    return Described(info, platform.node(), __version__, states)
+    return Described(info, platform.node(), __version__, sources_digest(map(found.kernel, kernels)))
 
 
 def call(bench: FleetBench, method: str, arguments: Sequence[Any], how: Mapping[str, Any]) -> Any:

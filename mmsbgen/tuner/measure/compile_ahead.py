@@ -19,7 +19,8 @@ from typing import Self
 
 from mmsbgen.backends import DeviceInfo
 from mmsbgen.backends.binary_cache import BinaryCache
-from mmsbgen.backends.nvidia.cuda_compile import CancellableCompiler, compile_cuda, compiler_that_ends
+from mmsbgen.backends.nvidia.cuda_compile import Nvcc, compile_cuda, compiler_that_ends
+from mmsbgen.backends.nvidia.nvrtc import NvrtcProcesses
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import cores
 from mmsbgen.db.records.canonical_json import digest
@@ -45,7 +46,7 @@ def _digest(config: Config) -> object:
 
 
 class CompileAhead:
-    """Compiles configurations of one problem's kernels for one device with ``jobs`` processes; 0 or 1 compile nothing.
+    """Compiles configurations of one problem's kernels for one device with ``jobs`` processes.
 
     ``problem`` must equal the run's in every parameter, as sources depend on all of them.  A configuration that does
     not compile, or loses its process, is left to the measuring process, which records why.  Leave the context to end
@@ -61,10 +62,8 @@ class CompileAhead:
         *,
         limits: TrialLimits | None = None,
         seed: int = 0,
-        compiler: CancellableCompiler | None = None,
-        cache: BinaryCache | None = None,
     ) -> None:
-        self.jobs = jobs if jobs > 1 and info.backend != "fake" else 0
+        self.jobs = jobs
         self.before = info.kind == "cpu"
         """Whether nothing may compile while a kernel is timed."""
         self.seconds: dict[object, float] = {}
@@ -77,20 +76,20 @@ class CompileAhead:
         """The name of a configuration's program."""
         self._info, self._problem, self._family = info, problem, resolve_family(family)
         self._spec: KernelSpec | None = None
-        self._compiler, self._cache = compiler, cache
-        if compiler is None and info.backend == "cuda":
+        self._compiler: Nvcc | NvrtcProcesses | None = None
+        if info.backend == "cuda":
             with contextlib.suppress(MmsbgenError):  # the measuring process reports it
-                self._compiler = compiler_that_ends(max(1, self.jobs))
-        self._pool = ThreadPoolExecutor(max(1, self.jobs), thread_name_prefix="ahead", initializer=self._give_way)
+                self._compiler = compiler_that_ends(jobs)
+        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="ahead", initializer=self._give_way)
         # What may be needed later leaves room for what is needed now.
-        self._later = ThreadPoolExecutor(max(1, self.jobs // 2), thread_name_prefix="later", initializer=self._give_way)
+        self._later = ThreadPoolExecutor(max(1, jobs // 2), thread_name_prefix="later", initializer=self._give_way)
         self._asked: dict[object, Future[None]] = {}
         self._early: dict[str, tuple[dict[object, Future[None]], dict[object, float]]] = {}
         self._closed = False
         self._free: queue.SimpleQueue[Measurer] = queue.SimpleQueue()
-        each = (limits or TrialLimits()).divided(max(1, self.jobs))
+        each = (limits or TrialLimits()).divided(jobs)
         self._patience_s = each.compile_s
-        self._children = [Measurer(info.spec, family, each, seed) for _ in range(self.jobs)]
+        self._children = [Measurer(info.spec, family, each, seed) for _ in range(jobs)]
         for child in self._children:
             self._free.put(child)
 
@@ -101,7 +100,7 @@ class CompileAhead:
 
     def early(self, kernel: str, configs: Sequence[Config]) -> None:
         """Beside a GPU, compile configurations of a kernel that begins later."""
-        if self.jobs and not self.before:
+        if not self.before:
             spec = self._family.kernel(kernel)
             names = {_digest(config): config for config in configs}
             seconds: dict[object, float] = {}
@@ -122,8 +121,6 @@ class CompileAhead:
 
         Pending earlier requests that are not among them are dropped.
         """
-        if not self.jobs:
-            return
         now = {self.name(config): config for config in configs}
         wanted = now | {name: config for config in later if (name := self.name(config)) not in now}
         for name, future in list(self._asked.items()):
@@ -215,8 +212,7 @@ class CompileAhead:
             if self._info.backend == "cuda":
                 traits = traits_of(self._info)
                 text = render(spec, self._problem, config, traits).program
-                cache = self._cache or BinaryCache()
-                options = compiler_options(traits)
+                options, cache = compiler_options(traits), BinaryCache()
                 compile_cuda(text, self._info.architecture, options, compiler=self._compiler, cache=cache)
             else:
                 child = self._free.get()

@@ -110,8 +110,6 @@ class Measurer:
         self.limits = limits or TrialLimits()
         self.seed = seed
         self.data = data
-        self.restarts = 0
-        """Number of children that were lost, or ended because they might be damaged."""
         self.waiting: Callable[[str], None] = lambda device: None
         """Called with the device's name if another process has measured on it for two seconds."""
         self.share = 1
@@ -129,8 +127,7 @@ class Measurer:
 
     def open(self) -> DeviceInfo:
         """Open the device in a child and return its description; raises :class:`InputError` when there is none."""
-        info: DeviceInfo = self._running().ask("info", (), "load", self.limits)
-        return info
+        return self._running().info
 
     def roofs(self, row_bytes: int, buffer_bytes: int = BUFFER_BYTES, others: Sequence[RoofKind] = ()) -> Roofs:
         """Measure the device's roofs, see :func:`mmsbgen.tuner.measure.roofs.measure_roofs`."""
@@ -194,8 +191,7 @@ class Measurer:
 
     def hardware(self) -> str:
         """The device's name for :func:`mmsbgen.backends.device_lock.device_lock`."""
-        name: str = self._running().ask("hardware", (), "load", self.limits)
-        return name
+        return self._running().hardware
 
     def _try(self, arguments: tuple[Any, ...]) -> tuple[TrialOutcome, bool]:
         """The outcome, and whether the child had served no other candidate."""
@@ -206,12 +202,12 @@ class Measurer:
             outcome: TrialOutcome = child.ask("measure", arguments, "compile", self.limits)
         except WorkerLostError as lost:
             outcome = TrialOutcome(lost.status, str(lost))
-            self._lose()
+            self.close()
         except KeyboardInterrupt:
-            self._lose()
+            self.close()
             raise
         if outcome.status in _SUSPECT:
-            self._lose()
+            self.close()
         return outcome, fresh
 
     def recheck(self, configs: Sequence[Config]) -> list[str | None]:
@@ -221,7 +217,7 @@ class Measurer:
         """
         found: list[str | None] = self._ask(self.place(), "recheck", (_plain(configs),), "compile", _FAULTS)
         if any(wrong is not None for wrong in found):
-            self._lose()
+            self.close()
         return found
 
     def turns(self, configs: Sequence[Config], rounds: int) -> list[Timing]:
@@ -236,7 +232,7 @@ class Measurer:
         try:
             return child.ask(method, arguments, phase, self.limits)
         except ends:
-            self._lose()
+            self.close()
             raise
 
     def meter(self) -> str:
@@ -250,7 +246,7 @@ class Measurer:
         return found
 
     def close(self) -> None:
-        """End the child."""
+        """End the child; what follows gets another."""
         if self._child is not None:
             self._child.close()
         self._child = None
@@ -282,19 +278,14 @@ class Measurer:
             try:
                 if self._abandoned:
                     raise WorkerLostError("crashed", "the measuring process was ended")
-                info: DeviceInfo = child.ask("open", (self.device, self._hardware), "load", self.limits)
+                child.info, child.hardware = child.ask("open", (self.device, self._hardware), "load", self.limits)
             except BaseException:
                 child.close()
                 raise
-            self.device = info.spec if info.backend != "fake" else "fake"
-            child.waiting = lambda: self.waiting(info.name)
+            self.device = child.info.spec
+            child.waiting = lambda: self.waiting(child.info.name)
             self._child, self._served, self._placed = child, 0, False
         return self._child
-
-    def _lose(self) -> None:
-        if self._child is not None:
-            self.close()
-            self.restarts += 1
 
 
 def _plain(configs: Sequence[Config]) -> list[dict[str, Value]]:
@@ -302,7 +293,10 @@ def _plain(configs: Sequence[Config]) -> list[dict[str, Value]]:
 
 
 class _Child(ChildProcess):
-    """The measuring child, with limits on its memory and time."""
+    """The measuring child, with limits on its memory and time; it knows its device once it has opened one."""
+
+    info: DeviceInfo
+    hardware: str
 
     def __init__(self, limits: TrialLimits) -> None:
         self.waiting: Callable[[], None] = lambda: None

@@ -54,13 +54,13 @@ _ROWS_PER_TEAM = 32
 class Roofs:
     """Rates in GB/s: ``copy`` counts bytes read and written, ``gather`` the bytes of rows of ``row_bytes``.
 
-    ``shapes`` has the configuration that reached each rate; a copy by the driver has the shape "driver".
+    ``shape`` is the configuration that reached the rate of gathering, if this run measured it.
     """
 
     copy: float
     gather: float
     row_bytes: int
-    shapes: Mapping[str, str] = field(default_factory=dict)
+    shape: str = ""
     others: Mapping[RoofKind, float] = field(default_factory=dict)
     """Rates of other kinds: of rows in GB/s read and written, of launches and barriers in 10^9 a second."""
     age_s: float | None = None
@@ -104,16 +104,15 @@ def measure_roofs(
     """
     if row_bytes < 4 or row_bytes % 4:
         raise InputError(f"rows of {row_bytes} bytes: a gather roof needs a multiple of 4")
-    copy, copy_shape = _copy_roof(device, _most_bytes(device, buffer_bytes))
     most = _most_bytes(device, buffer_bytes)
-    gather, gather_shape = _row_roof(device, ROOF_GATHER, row_bytes, most, most // _MOVED_PART)
-    shapes = {"copy": copy_shape, "gather": gather_shape}
+    copy = _copy_roof(device, most)
+    gather, shape = _row_roof(device, ROOF_GATHER, row_bytes, most, most // _MOVED_PART)
     rates = {}
     for kind in others:
         # Some devices have no such barriers, and some without sub-groups no shape for small rows.
         with contextlib.suppress(InputError if kind.row_bytes else LaunchError):
             rates[kind] = _other_roof(device, kind)
-    return Roofs(copy, gather, row_bytes, shapes, rates)
+    return Roofs(copy, gather, row_bytes, shape, rates)
 
 
 def within_budget(buffer_bytes: int, info: DeviceInfo, seconds: float | None) -> int:
@@ -145,13 +144,13 @@ def _most_bytes(device: Device, wanted: int) -> int:
     return min(wanted, info.global_memory // 3 or wanted, info.max_allocation or wanted)
 
 
-def _copy_roof(device: Device, most: int) -> tuple[float, str]:
+def _copy_roof(device: Device, most: int) -> float:
     count = max(16, most // (2 * _MOVED_PART) // 64 * 16)
     problem = ROOFS.problem(n_elements=count)
     with device.zeros(count, np.float32) as source, device.zeros(count, np.float32) as target:
         values = {"source": source, "target": target, "n_elements": np.uint64(count)}
         launch = partial(_launched, count=count, turns=itertools.repeat(values))
-        seconds, shape = _fastest(device, ROOF_COPY, problem, launch, launch)
+        seconds, _ = _fastest(device, ROOF_COPY, problem, launch, launch)
 
         def driver(turn: int) -> Event:
             begin = device.mark()
@@ -160,8 +159,7 @@ def _copy_roof(device: Device, most: int) -> tuple[float, str]:
 
         patience = _AGAIN if device.info.kind == "cpu" else _FINAL
         by_driver = statistics.median(time_launches(device, driver, patience).times)
-    moved = ROOF_COPY.traffic(problem)
-    return (moved / by_driver / 1e9, "driver") if by_driver < seconds else (moved / seconds / 1e9, shape)
+    return ROOF_COPY.traffic(problem) / min(seconds, by_driver) / 1e9
 
 
 def _other_roof(device: Device, kind: RoofKind) -> float:

@@ -151,15 +151,11 @@ def _once(device: Device, launch: Callable[[int], Event], turn: int, batch: int)
     """Seconds per launch, over ``batch`` launches back to back that begin at ``turn``."""
     if batch == 1:
         return max(launch(turn).seconds(), _SHORTEST_S)
-    profiling, device.profiling = device.profiling, False
-    try:
-        with device.held():
-            begin = device.mark()
-            for i in range(batch):
-                launch(turn + i)
-            end = device.mark()
-    finally:
-        device.profiling = profiling
+    with _unprofiled(device), device.held():
+        begin = device.mark()
+        for i in range(batch):
+            launch(turn + i)
+        end = device.mark()
     return max(end.seconds_since(begin) / batch, _SHORTEST_S)
 
 
@@ -169,7 +165,6 @@ _SHORTEST_METERED_S = 1e-6
 """Assumed least time of a launch, whatever the device's clock says; it limits the launches queued at a time."""
 _STEPS = 20
 _LEAST_S = 1.0
-_CHUNKS = 100
 _SILENT_S = 5.0
 
 
@@ -234,10 +229,9 @@ def measure_energy(
     launch: Callable[[int], Event],
     meter: NvmlMeter,
     seconds: float,
-    least_s: float = _LEAST_S,
     alive: Callable[[], None] = lambda: None,
 ) -> Energy:
-    """Joules of ``launch(i)``, which takes about ``seconds``, over at least ``least_s`` and 20 steps of the meter.
+    """Joules of ``launch(i)``, which takes about ``seconds``, over at least a second and 20 steps of the meter.
 
     Energy counters are coarse: they move a few times a second.  So a kernel is launched back to back while the counter
     is read.  The result is the energy between the first and the last step, divided by the launches that ended between.
@@ -246,7 +240,6 @@ def measure_energy(
     seconds or cannot be read.
     """
     chunk = max(1, math.ceil(_CHUNK_S / max(seconds, _SHORTEST_METERED_S)))
-    least_s = max(least_s, _CHUNKS * _CHUNK_S)
     done = 0
     steps: list[tuple[float, float, int]] = []
     longest = 0.0
@@ -266,7 +259,7 @@ def measure_energy(
                 before, moved = read, now
             elif now - moved > max(_SILENT_S, 3 * longest):
                 raise MmsbgenError(f"the energy counter of {device.info.name} ({meter.name}) does not move")
-            if len(steps) > _STEPS and steps[-1][1] - steps[0][1] >= least_s:
+            if len(steps) > _STEPS and steps[-1][1] - steps[0][1] >= _LEAST_S:
                 break
     (first, begin, none), (last, end, all_) = steps[0], steps[-1]
     window = end - begin

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from jinja2 import TemplateError
 
-from mmsbgen.backends import Device, DeviceInfo, Event, open_device
+from mmsbgen.backends import Device, Event, open_device
 from mmsbgen.backends.device_lock import device_lock
 from mmsbgen.base.errors import CompileError, ConfigError, InputError, MmsbgenError
 from mmsbgen.base.processes import parent_connection
@@ -113,14 +113,6 @@ class TrialBench:
             return self._alone(phase)
         self.notify(phase)
         return contextlib.nullcontext()
-
-    def hardware(self) -> str:
-        """See :attr:`mmsbgen.backends.base.Device.hardware`."""
-        return self.device.hardware
-
-    def info(self) -> DeviceInfo:
-        """The description of the opened device."""
-        return self.device.info
 
     def roofs(self, row_bytes: int, buffer_bytes: int, others: Sequence[RoofKind]) -> Roofs:
         """The device's roofs, see :func:`mmsbgen.tuner.measure.roofs.measure_roofs`."""
@@ -358,7 +350,8 @@ def serve(connection: Connection) -> None:
     """Answer requests ``(method, arguments)`` until the other end closes.
 
     Sends any number of ``("phase", Phase)`` and one ``("done", answer)`` or ``("error", exception, traceback)``
-    for each.  The first request is "open" with the device's spec.
+    for each.  The first request is "open" with the device's spec; its answer has the device's description, and its
+    name as :attr:`mmsbgen.backends.base.Device.hardware`.
     """
     bench: TrialBench | None = None
 
@@ -371,7 +364,7 @@ def serve(connection: Connection) -> None:
             try:
                 if method == "open":
                     bench = TrialBench(_opened(notify, *arguments), notify)
-                    answer: Any = bench.info()
+                    answer: Any = bench.device.info, bench.device.hardware
                 else:
                     answer = getattr(bench, method)(*arguments)
             except Exception as error:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mmsbgen.backends.device_lock import having_device
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.db.records.ranking import cost
-from mmsbgen.db.records.tuning_records import Key, QuarantineRecord, TrialRecord
+from mmsbgen.db.records.tuning_records import QuarantineRecord, TrialRecord
 from mmsbgen.db.store.tuning_store import Store
 from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.space import Config
@@ -24,6 +24,7 @@ from mmsbgen.tuner.measure.noise import Noise
 from mmsbgen.tuner.measure.roofs import Roofs
 from mmsbgen.tuner.measure.timing import Energy, Patience, Timing
 from mmsbgen.tuner.measure.trial_process import TrialOutcome
+from mmsbgen.tuner.run.tune_jobs import KernelJob
 from mmsbgen.tuner.run.tuning_report import KernelReport, Progress
 from mmsbgen.tuner.search.candidates import BudgetSpentError
 
@@ -53,15 +54,8 @@ class Recorder:
     """Makes the records of one kernel in one run."""
 
     run: str
-    key: Key
-    bytes_moved: int
-    roof_gbps: float | None
-    program: Callable[[Config], str]
-    """The digest of a configuration's program."""
-    data: str = ""
-    """The name of the user's data; empty for generated inputs."""
-    roof: str = ""
-    """What ``roof_gbps`` is a rate of, if not of gathers."""
+    job: KernelJob
+    kernel: KernelReport
     roofs: Roofs | None = None
 
     def record(
@@ -74,7 +68,7 @@ class Recorder:
         timing = outcome.timing or Timing(())
         resources = dict(outcome.resources or {})
         told = {
-            "data": self.data or None,
+            "data": self.job.data or None,
             "batch": timing.batch if timing.batch > 1 else None,
             "where": outcome.where or None,
             "lost": outcome.lost or None,
@@ -82,26 +76,26 @@ class Recorder:
             "prepare_s": outcome.prepare_s,
             "given_up": timing.given_up or None,
             "private_bytes": resources.get("private_bytes"),
-            "roof": self.roof or None,
+            "roof": self.kernel.roof or None,
             "rounds": list(outcome.rounds) if outcome.rounds else None,
             "barriers_s": self.roofs.seconds_of(outcome.rounds) if self.roofs and outcome.rounds else None,
         }
         extra = {name: value for name, value in told.items() if value is not None}
         trial = TrialRecord(
             run=self.run,
-            key=self.key,
+            key=self.job.key,
             config=dict(config),
             status=outcome.status,
             message=outcome.message[:_MESSAGE],
             times=timing.times,
-            bytes_moved=self.bytes_moved,
-            roof_gbps=self.roof_gbps,
+            bytes_moved=self.job.moved,
+            roof_gbps=self.kernel.roof_gbps,
             registers=resources.get("registers"),
             spill_bytes=resources.get("spill_bytes"),
             shared_bytes=resources.get("shared_bytes"),
             compile_s=outcome.compile_s,
             round=round_,
-            extra={"program": self.program(config), **extra},
+            extra={"program": self.job.program(config), **extra},
         )
         return trial if outcome.energy is None else with_energy(trial, outcome.energy)
 
@@ -125,7 +119,6 @@ class Evaluator:
     processor compiles.
     """
 
-    kernel: KernelReport
     made: Recorder
     known: Mapping[str, TrialRecord]
     measurer: Measures
@@ -141,12 +134,11 @@ class Evaluator:
     """Trials for which the last quarter of the budget is reserved, if they fit into it."""
     soon: Sequence[Config] = ()
     """Configurations that the strategy may ask for soon, likely ones first."""
-    alike: Callable[[Config], object] | None = None
-    """What configurations with the same program have in common, if one binary serves all of them."""
     turns: InTurns | None = None
     """Two processes that measure instead of the measurer's one, if there are."""
 
     def __post_init__(self) -> None:
+        self.kernel, self.job = self.made.kernel, self.made.job
         self.done: dict[str, TrialRecord] = {}
         self.names: dict[tuple[tuple[str, Value], ...], str] = {}
         # From this run only: the device may have been faster or slower in another.
@@ -161,14 +153,14 @@ class Evaluator:
         """Seconds that compiling took, by what :meth:`_program` returns."""
         self.cost = None if self.kernel.deadline is None else self.seconds_of
         """Seconds that trying a configuration took; None without a deadline."""
-        overlaps = self.ahead is not None and self.ahead.jobs and not self.ahead.before
+        overlaps = self.ahead is not None and not self.ahead.before
         self.wait_for_one = self._next_compiled if overlaps else None
         """Waits for a program that is being compiled; None where nothing compiles while another is timed."""
-        self.side_by_side = max(1, self.ahead.jobs) if self.ahead is not None and self.ahead.before else 1
+        self.side_by_side = self.ahead.jobs if self.ahead is not None and self.ahead.before else 1
 
     def __call__(self, configs: Sequence[Config]) -> list[float]:
         """The objective for each configuration, infinity for a failure; raises :class:`BudgetSpentError`."""
-        size = len(configs) if self.ahead is None or not self.ahead.jobs else _EACH * self.ahead.jobs
+        size = len(configs) if self.ahead is None else _EACH * self.ahead.jobs
         found: list[float] = []
         while len(found) < len(configs):
             some = configs[len(found) :][: min(size, self._room())]
@@ -219,7 +211,7 @@ class Evaluator:
     def withdraw(self, trial: TrialRecord, wrong: str) -> None:
         """Replace a trial that seemed to work by one with a wrong result, and bar its configuration from use."""
         config, status = trial.config, "wrong_result"
-        failure = QuarantineRecord(key=self.made.key, config=config, recorded=config, status=status, message=wrong)
+        failure = QuarantineRecord(key=self.job.key, config=config, recorded=config, status=status, message=wrong)
         self.store.quarantine(failure)
         instead = self.made.record(config, TrialOutcome(status, wrong, None, trial.compile_s))
         self.store.add_trial(instead)
@@ -228,7 +220,7 @@ class Evaluator:
 
     def likely(self, configs: Sequence[Config]) -> None:
         """Configurations that the strategy may ask for soon; beside a GPU they are compiled at once."""
-        if self.ahead is not None and self.ahead.jobs and not self._spent():
+        if self.ahead is not None and not self._spent():
             self.soon, self.certain = configs, False
             if not self.ahead.before:
                 self.ahead.ask(self._fresh(configs)[: self._room()])
@@ -288,7 +280,7 @@ class Evaluator:
         return self.names[values]
 
     def _program(self, config: Config) -> object:
-        return self._name(config) if self.alike is None else self.alike(config)
+        return self._name(config) if self.job.alike is None else self.job.alike(config)
 
     def _room(self) -> int:
         """Estimated number of configurations that can be tried in the time left, at least one.
@@ -308,7 +300,7 @@ class Evaluator:
         On a processor wait for it, as compilers would disturb the timing.
         """
         ahead = self.ahead
-        if ahead is None or not ahead.jobs or self._spent():
+        if ahead is None or self._spent():
             return
         room = self._room() if self.took else ahead.jobs
         if self.kernel.budget is not None:
@@ -319,7 +311,7 @@ class Evaluator:
         if not ahead.before:
             ahead.ask(fresh, later)
         elif not all(self.ready(fresh)):
-            with having_device(self.hardware, lambda: self.progress.waiting(self.made.key.device.name)):
+            with having_device(self.hardware, lambda: self.progress.waiting(self.job.key.device.name)):
                 # Who is through first begins what comes next, and is stopped when ``fresh`` is compiled.
                 further = ahead.jobs - 1 if self.certain else 0
                 ahead.ask([*fresh, *later[: -len(fresh) % ahead.jobs + further]])
@@ -361,8 +353,8 @@ class Evaluator:
         if self.turns is not None:
             return _Running(config, settled - begin, self.turns.begin(config, **how))
         with ThreadPoolExecutor(1) as beside:
-            if self.made.key.device.kind != "cpu":
-                beside.submit(self.made.program, config)  # for the record: it takes up to a tenth of a trial
+            if self.job.key.device.kind != "cpu":
+                beside.submit(self.job.program, config)  # for the record: it takes up to a tenth of a trial
             measured = self.measurer.measure(config, **how), time.monotonic() - settled
         return _Running(config, settled - begin, lambda: measured)
 
@@ -370,7 +362,7 @@ class Evaluator:
         """Wait for a configuration's outcome, and record it."""
         config, name, program = trial.config, self._name(trial.config), self._program(trial.config)
         if self.turns is not None:
-            self.made.program(config)  # for the record, while it is measured
+            self.job.program(config)  # for the record, while it is measured
         outcome, seconds = trial.measured()
         begin = time.monotonic()
         if self.energy is not None and outcome.timing is not None and not outcome.timing.given_up:

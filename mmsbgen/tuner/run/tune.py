@@ -106,7 +106,7 @@ def tune(
     Raises:
         InputError: an unknown device, kernel, strategy or axis, an empty space or inputs that do not fit.
     """
-    begin = time.monotonic()
+    begin, tell = time.monotonic(), progress or Progress()
     reference = absolute(family) if isinstance(family, str) else family.name
     found = resolve_family(reference)
     if not isinstance(family, str) and found is not family:
@@ -121,18 +121,15 @@ def tune(
         owned = place is None
         if place is None:
             measurer = stack.enter_context(Measurer(device_spec, reference, limits, seed, data))
-            if progress is not None:
-                measurer.waiting = progress.waiting
-            stop = StopRequest((progress or Progress()).interrupted)
-            interrupt = stack.enter_context(stop.listening([signal.SIGINT]))
+            measurer.waiting = tell.waiting
+            interrupt = stack.enter_context(StopRequest(tell.interrupted).listening([signal.SIGINT]))
             entry = Entry(store, new_run(strategy, budget_trials, budget_seconds, seed, {"roof_bytes": roof_bytes}))
             place = RunContext(measurer, entry, interrupt)
         info, run = place.measurer.open(), place.run
         named = None if data is None else found.dataset(data).name
         jobs = kernel_jobs(info, found, specs, problem, fixed, named, declaration(reference))
         report = TuneReport(run.uuid, info, asked=[spec.name for spec in specs])
-        tell = progress or Progress()
-        session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective, begin)
+        session = _Session(place, store, tell, check, retune, patience or Patience(), report, objective)
         session.compilers = default_jobs(info) if compilers is None else compilers
         session.find_meter()
         # The store is not used before this point: a refused run leaves no database behind.
@@ -167,7 +164,7 @@ def tune(
         finally:
             if owned:
                 place.entry.end(status)
-        report.status, report.seconds = status, time.monotonic() - session.begin
+        report.status, report.seconds = status, time.monotonic() - begin
         return report
 
 
@@ -187,7 +184,6 @@ class _Session:
     patience: Patience
     report: TuneReport
     objective: str
-    begin: float
     metered: bool = False
     """Whether the device's energy can be measured."""
     compilers: int = 0
@@ -215,54 +211,43 @@ class _Session:
             self.report.kernels.append(kernel)
             self.progress.kernel(kernel)
             (self.turns or self.place.measurer).load(job.spec.name, problem, fastest)
-            made = Recorder(
-                self.place.run.uuid,
-                job.key,
-                job.moved,
-                kernel.roof_gbps,
-                job.program,
-                job.data,
-                roof=kernel.roof,
-                roofs=roofs,
-            )
             if ahead is not None:
                 ahead.begin(job.spec.name, job.alike)
-            evaluate = self._evaluator(kernel, made, ahead)
-            space, strategy, evaluate.alike = job.space, self.place.run.strategy, job.alike
+            evaluate = self._evaluator(Recorder(self.place.run.uuid, job, kernel, roofs), ahead)
+            space, strategy = job.space, self.place.run.strategy
             if strategy == "exhaustive" and not self.retune:
-                configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known, made.program, made.data)
+                configs = order_of_going_on(self.store, job.key, space.configs, evaluate.known, job.program, job.data)
                 space = replace(space, configs=configs)
             evaluate.soon = [] if ahead is None else foreseen(strategy, space, trials, self.place.run.seed)
             tried, seed = partial(len, kernel.trials), self.place.run.seed
             search_in_parallel(self.place.lanes, strategy, space, evaluate, tried=tried, budget=trials, seed=seed)
             if not self.place.interrupt:
-                self._finals(kernel, made, job.spec, evaluate)
+                self._finals(evaluate)
             self.progress.finished(kernel)
 
     def compile_ahead(self, problem: Problem) -> AbstractContextManager[CompileAhead | None]:
         """The processes that compile in advance, if any; a fleet's workers compile what they measure."""
-        measurer = self.place.measurer
-        if not isinstance(measurer, Measurer) or self.compilers < 2:
+        measurer, info = self.place.measurer, self.report.info
+        if not isinstance(measurer, Measurer) or self.compilers < 2 or info.backend == "fake":
             return nullcontext()
-        info, limits, seed = self.report.info, measurer.limits, measurer.seed
+        limits, seed = measurer.limits, measurer.seed
         return CompileAhead(info, measurer.family, problem, self.compilers, limits=limits, seed=seed)
 
-    def _evaluator(self, kernel: KernelReport, made: Recorder, ahead: CompileAhead | None) -> Evaluator:
-        measurer, by_time = self.place.measurer, self.objective == "time"
+    def _evaluator(self, made: Recorder, ahead: CompileAhead | None) -> Evaluator:
+        measurer, by_time, job = self.place.measurer, self.objective == "time", made.job
         return Evaluator(
-            kernel,
             made,
-            {} if self.retune else known_trials(self.store, kernel.key, self.objective, made.program, made.data),
+            {} if self.retune else known_trials(self.store, job.key, self.objective, job.program, job.data),
             measurer,
             self.store,
             self.progress,
             self.patience,
             self.check,
             lambda: bool(self.place.interrupt),
-            None if by_time else lambda config: self.energy(kernel, config),
+            None if by_time else lambda config: self.energy(made.kernel, config),
             ahead,
             measurer.hardware() if isinstance(measurer, Measurer) else "",
-            self._reserve(kernel) if by_time else 0,
+            self._reserve(made.kernel) if by_time else 0,
             turns=self.turns,
         )
 
@@ -317,19 +302,19 @@ class _Session:
         self.store.add_roofs([record(kind="copy", gbps=roofs.copy), gather, *rest])
         self.progress.roofs(roofs)
 
-    def _finals(self, kernel: KernelReport, made: Recorder, spec: KernelSpec, evaluate: Evaluator) -> None:
+    def _finals(self, evaluate: Evaluator) -> None:
         """Time the best trials and the default again in turns, so that all meet the same conditions."""
-        climbs = evaluate.release()
+        climbs, kernel, job = evaluate.release(), evaluate.kernel, evaluate.job
         if not self.retune:
-            configs, asked = kernel.space.configs, (self.objective, made.program, made.data)
+            configs, asked = kernel.space.configs, (self.objective, job.program, job.data)
             kernel.finals += known_finals(self.store, kernel.key, configs, *asked)
             if kernel.finals:
-                kernel.verdict = self._verdict(kernel, spec)
+                kernel.verdict = self._verdict(kernel, job.spec)
                 return
         try:
-            chosen = self._finalists(kernel, evaluate, climbs)
-            while self.check and not self.place.interrupt and self._refuted(kernel, evaluate, chosen):
-                chosen = self._finalists(kernel, evaluate, climbs=False)
+            chosen = self._finalists(evaluate, climbs)
+            while self.check and not self.place.interrupt and self._refuted(evaluate, chosen):
+                chosen = self._finalists(evaluate, climbs=False)
             chosen = finals.in_time(chosen, self.last - time.monotonic())
             if len(chosen) < 2 or self.place.interrupt:
                 return
@@ -343,8 +328,8 @@ class _Session:
             resources = {name: getattr(trial, name) for name in _RESOURCES if getattr(trial, name) is not None}
             outcome = TrialOutcome("ok", "", timing, trial.compile_s, resources, prepare_s=trial.extra.get("prepare_s"))
             outcome = replace(outcome, rounds=trial.extra.get("rounds"))
-            kernel.finals.append(made.record(trial.config, outcome, round_=1))
-        kernel.verdict = verdict = self._verdict(kernel, spec)
+            kernel.finals.append(evaluate.made.record(trial.config, outcome, round_=1))
+        kernel.verdict = verdict = self._verdict(kernel, job.spec)
         # Objectives other than time rank the finalists by energy: all of them are measured.
         seconds = None if verdict is None or kernel.deadline is None else (evaluate.begin, kernel.deadline)
         try:
@@ -359,7 +344,7 @@ class _Session:
                 kernel.finals[verdict.winner] = replace(kernel.finals[verdict.winner], round=2)
             self.store.add_bundle(Bundle([self.place.run], [], kernel.finals))
 
-    def _refuted(self, kernel: KernelReport, evaluate: Evaluator, chosen: Sequence[TrialRecord]) -> bool:
+    def _refuted(self, evaluate: Evaluator, chosen: Sequence[TrialRecord]) -> bool:
         """Check the finalists together; withdraw the trials of those that are wrong, and say whether there are any."""
         try:
             found = self.place.measurer.recheck([trial.config for trial in chosen])
@@ -370,11 +355,11 @@ class _Session:
                 evaluate.withdraw(trial, f"at full size: {wrong}")
         return any(found)
 
-    def _finalists(self, kernel: KernelReport, evaluate: Evaluator, climbs: bool) -> list[TrialRecord]:
+    def _finalists(self, evaluate: Evaluator, climbs: bool) -> list[TrialRecord]:
         """The finalists: by time those of the coordinate descent, for other objectives the best of the search."""
+        kernel, lanes = evaluate.kernel, self.place.lanes
         if self.objective != "time" or len(kernel.ranked) < 2:
             return finals.choose(kernel.ranked, kernel.default)
-        lanes = self.place.lanes
 
         def attempt(configs: Sequence[Config]) -> None:
             if lanes.count == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from mmsbgen.backends import DeviceInfo
@@ -18,7 +18,7 @@ from mmsbgen.kernels.problem import Problem, Value
 from mmsbgen.kernels.record_key import key_of, program_digest
 from mmsbgen.kernels.roof import RoofKind
 from mmsbgen.kernels.space import Config, Traits
-from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Estimate, Fixed, Model, candidates
+from mmsbgen.tuner.search.candidates import BudgetSpentError, Candidates, Fixed, candidates
 from mmsbgen.tuner.search.strategies import OWN_STRATEGIES, check_strategy, search
 
 _LAUNCH_S = 5e-6
@@ -89,8 +89,6 @@ def kernel_jobs(
     traits, jobs = traits_of(info), []
     for spec in specs:
         key, space = key_of(info, spec, problem), candidates(spec, problem, traits, fixed)
-        if space.model is not None:
-            space = replace(space, model=_remembered(space.model))
         moved, launches = spec.traffic(problem), family.launches.get(spec.name, 1.0)
         data = declared if data_of is None else f"{declared} {data_of(spec.name)}".strip()
         alike = _alike(spec, problem, traits) if traits.kind == "cpu" and traits.platform != POCL else None
@@ -144,18 +142,6 @@ class _Asked:
     def likely(self, configs: Sequence[Config]) -> None:
         """The search goes by results from here on."""
         raise BudgetSpentError
-
-
-def _remembered(model: Model) -> Model:
-    """The model with its last estimates, as those of a whole space take long."""
-    last: list[tuple[Sequence[Config], list[Estimate]]] = []
-
-    def remembered(configs: Sequence[Config]) -> list[Estimate]:
-        if not last or last[0][0] is not configs:
-            last[:] = [(configs, model(configs))]
-        return last[0][1]
-
-    return remembered
 
 
 def _alike(spec: KernelSpec, problem: Problem, traits: Traits) -> Callable[[Config], object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -78,14 +79,9 @@ def estimate(spec: KernelSpec, problem: Problem, config: Config, traits: Traits)
     return Estimate(work, resident, waves, in_flight, demand)
 
 
-def estimates(spec: KernelSpec, problem: Problem, configs: Sequence[Config], traits: Traits) -> list[Estimate]:
-    """The model's estimates for several configurations."""
-    return [estimate(spec, problem, config, traits) for config in configs]
-
-
 def model_of(spec: KernelSpec, problem: Problem, traits: Traits) -> Model:
     """The model of one kernel for a problem on a device."""
-    return lambda configs: estimates(spec, problem, configs, traits)
+    return lambda configs: [estimate(spec, problem, config, traits) for config in configs]
 
 
 def features(found: Sequence[Estimate]) -> npt.NDArray[Any]:
@@ -142,6 +138,11 @@ class Candidates:
     """The kernel's model by bytes and occupancy, if there is one."""
     expected: tuple[float, ...] = ()
     """The log slowdown of each, of which only differences count, that records of other problems let one expect."""
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """The model's estimates of ``configs``, which take long for a whole space; empty without a model."""
+        return [] if self.model is None else self.model(self.configs)
 
     @property
     def total(self) -> int:

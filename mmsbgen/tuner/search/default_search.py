@@ -100,10 +100,9 @@ class _Seen:
         self.points = coordinates(space.configs)
         self.weights = _WEIGHTS if space.expected else (0.0,)
         self.expected = np.minimum(space.expected or np.zeros(len(space.configs)), _CARED_FOR)
-        if space.model is not None:
-            estimates = space.model(space.configs)
-            self.work = np.array([estimate.work for estimate in estimates])
-            self.points = np.hstack([self.points, MODELLED * features(estimates)])
+        if space.estimates:
+            self.work = np.array([estimate.work for estimate in space.estimates])
+            self.points = np.hstack([self.points, MODELLED * features(space.estimates)])
         self.posterior = Posteriors(self.points)
 
     def try_all(self, indices: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.base.errors import MissingDependencyError
+from mmsbgen.base.libraries import library
 from mmsbgen.kernels.problem import Value
 from mmsbgen.kernels.space import Config
 
@@ -45,14 +45,9 @@ _IDLE_VISITS = 5000
 
 
 def require() -> None:
-    """Raise :class:`MissingDependencyError` when kernel_tuner is not installed."""
-    try:
-        with _quiet():
-            importlib.import_module("kernel_tuner.searchspace")
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"this strategy is kernel_tuner's, which does not load ({error}); get it with: pip install 'mmsbgen[tune]'"
-        ) from None
+    """Raise :class:`mmsbgen.base.errors.MissingDependencyError` when kernel_tuner is not installed."""
+    with _quiet():
+        library("kernel_tuner.searchspace", "its strategies")
 
 
 def run(

@@ -63,7 +63,13 @@ class _OneByOne:
             with self.lanes.lock:
                 if self.full():
                     raise BudgetSpentError
-                found += self.evaluate([config])
+                try:
+                    found += self.evaluate([config])
+                except BudgetSpentError:
+                    raise
+                except BaseException:
+                    self.lanes.failed = True
+                    raise
         return found
 
 
@@ -97,11 +103,10 @@ def search_in_parallel(
     Each thread runs the strategy on its part with its share of the budget.  The common budget ends all threads, so that
     one may use what another leaves.
     """
-    parts = deal(space, lanes.count) if lanes.count > 1 else [space]
-    if len(parts) == 1 and lanes.count == 1:
+    if lanes.count == 1:
         search(name, space, evaluate, budget=budget, seed=seed)
         return
-
+    parts = deal(space, lanes.count)
     one_by_one = _OneByOne(lanes, evaluate, lambda: lanes.full(tried(), budget))
 
     def lane(part: Candidates) -> None:
@@ -119,7 +124,7 @@ def search_in_parallel(
 def try_in_parallel(
     lanes: ParallelLimit,
     configs: Sequence[Config],
-    evaluate: Callable[[Sequence[Config]], object],
+    evaluate: Evaluate,
     *,
     tried: Callable[[], int],
     budget: int | None,
@@ -129,21 +134,9 @@ def try_in_parallel(
     Raises :class:`BudgetSpentError` if that was less than all, and the first other error of a thread, after which no
     configuration begins.
     """
-
-    def one(config: Config) -> None:
-        with lanes.lock:
-            if lanes.full(tried(), budget):
-                raise BudgetSpentError
-            try:
-                evaluate([config])
-            except BudgetSpentError:
-                raise
-            except BaseException:
-                lanes.failed = True
-                raise
-
+    one_by_one = _OneByOne(lanes, evaluate, lambda: lanes.full(tried(), budget))
     with ThreadPoolExecutor(lanes.count, thread_name_prefix="lane") as pool:
-        futures = [pool.submit(one, config) for config in configs]
+        futures = [pool.submit(one_by_one, [config]) for config in configs]
     errors = [error for future in futures if (error := future.exception()) is not None]
     if worst := [error for error in errors if not isinstance(error, BudgetSpentError)] or errors:
         raise worst[0]

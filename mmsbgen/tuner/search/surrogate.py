@@ -121,11 +121,6 @@ class Posteriors:
         return factor, across
 
 
-def posterior(points: Matrix, known: Sequence[int], values: Matrix, fit: SurrogateFit) -> tuple[Matrix, Matrix]:
-    """The prediction of :class:`Posteriors`, once."""
-    return Posteriors(points)(known, values, fit)
-
-
 def expected_improvement(mean: Matrix, deviation: Matrix, best: float) -> Matrix:
     """Expected amount by which a measurement falls below ``best``, for each mean and standard deviation."""
     from scipy.special import ndtr  # takes a quarter of a second, and short searches do not come here
@@ -216,7 +211,7 @@ def expected_slowdowns(
     points = np.hstack([coordinates([*known, *configs]), MODELLED * features(estimates), coordinates(contexts)])
     at, fit = points[:count], fitted(points, range(count), log_slowdowns)
     parts: list[npt.NDArray[Any]] = [
-        posterior(np.vstack([at, points[first : first + _AT_A_TIME]]), range(count), log_slowdowns, fit)[0][count:]
+        Posteriors(np.vstack([at, points[first : first + _AT_A_TIME]]))(range(count), log_slowdowns, fit)[0][count:]
         for first in range(count, len(points), _AT_A_TIME)
     ]
     return tuple(np.concatenate(parts).tolist())

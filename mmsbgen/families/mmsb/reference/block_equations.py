@@ -8,14 +8,12 @@ Together these functions implement the rules ``block``, ``shared`` and ``shared-
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from mmsbgen.families.mmsb.numbers import counter_random
-from mmsbgen.families.mmsb.numbers.row_layout import DELTA, Z_FLOOR, Purpose
+from mmsbgen.families.mmsb.numbers.row_layout import DELTA, Purpose
 from mmsbgen.families.mmsb.reference import equations
-from mmsbgen.families.mmsb.reference.equations import Floats, Ints
+from mmsbgen.families.mmsb.reference.equations import Bools, Floats, Ints
 
-Bools = npt.NDArray[np.bool_]
 #: Vertex word in the counter of shared draws; no vertex of a graph has this number.
 EVERYONE = 0xFFFFFFFF
 
@@ -56,10 +54,8 @@ def shared_sum(
     linked = np.zeros(weights.shape, bool) if linked is None else linked
     w = own * (beta - delta)
     dots = w @ rows.T
-    z = np.maximum(np.where(linked, delta + dots, (1.0 - delta) - dots), Z_FLOOR)
-    scale = weights / z
     dots_error = u * (8 + 2 * np.sqrt(own.shape[-1])) * (np.abs(w) @ rows.T)
-    relative = (dots_error + 2 * u * np.where(linked, z, 1.0)) / z + 4 * u
+    scale, relative = equations.over_z(weights, dots, dots_error, linked, delta, u)
     chain = u * (8 + 2 * np.sqrt(max(1, weights.shape[-1])))
     return np.where(linked, scale, -scale) @ rows, (scale * (relative + chain)) @ rows
 

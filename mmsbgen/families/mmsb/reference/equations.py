@@ -20,6 +20,7 @@ from mmsbgen.families.mmsb.numbers.row_layout import BETA_FLOOR, CLIP, DELTA, FL
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -64,23 +65,33 @@ def drift(
     strength = beta - delta
     w = own * strength
     dots = _dots(rows, w)
-    z = np.where(weights < 0, np.maximum((1.0 - delta) - dots, least), delta + dots)
-    scale = weights / np.maximum(z, Z_FLOOR)
+    # The error of Z dominates: it is large for one-hot rows and beta near 1.
+    chain_k, chain_n = u * (8 + 2 * np.sqrt(own.shape[-1])), u * (8 + 2 * np.sqrt(max(1, weights.shape[-1])))
+    dots_error = chain_k * _dots(rows, np.abs(w))
+    scale, relative = over_z(weights, dots, dots_error, weights >= 0, delta, u, least)
     acc = _weighed(scale, rows)
     taken = (scale * dots).sum(axis=-1, keepdims=True)
     result = strength * acc - taken
 
-    # Rounding errors of a sum of positive terms grow like a random walk.  The error of Z dominates: it is large
-    # for one-hot rows and beta near 1.
-    chain_k, chain_n = u * (8 + 2 * np.sqrt(own.shape[-1])), u * (8 + 2 * np.sqrt(max(1, weights.shape[-1])))
-    dots_error = chain_k * _dots(rows, np.abs(w))
-    relative = (dots_error + 2 * u * np.where(weights < 0, 1.0, np.abs(z))) / np.maximum(z, Z_FLOOR) + 4 * u
+    # Rounding errors of a sum of positive terms grow like a random walk.
     scale_error = np.abs(scale) * relative
     acc_error = _weighed(scale_error + chain_n * np.abs(scale), rows)
     size = (np.abs(scale) * np.abs(dots)).sum(axis=-1, keepdims=True)
     taken_error = (scale_error * np.abs(dots) + np.abs(scale) * dots_error).sum(axis=-1, keepdims=True) + chain_n * size
     error = np.abs(strength) * acc_error + taken_error + 2 * u * (np.abs(strength * acc) + size)
     return result, error
+
+
+def over_z(
+    weights: Floats, dots: Floats, dots_error: Floats, links: Bools, delta: float, u: float, least: float = Z_FLOOR
+) -> tuple[Floats, Floats]:
+    """``weights`` of pairs over Z, eq. (2.2), and the relative error of that: all arrays broadcast.
+
+    ``dots`` are sum_k (beta_k - delta) pi_ak pi_bk, with the bound of their error; ``least`` as in :func:`drift`.
+    """
+    z = np.where(links, delta + dots, np.maximum((1.0 - delta) - dots, least))
+    floored = np.maximum(z, Z_FLOOR)
+    return weights / floored, (dots_error + 2 * u * np.where(links, np.abs(z), 1.0)) / floored + 4 * u
 
 
 def _dots(rows: Floats, w: Floats) -> Floats:
@@ -187,11 +198,9 @@ def theta_counts(
     both = rows_a * rows_b
     dots = both @ (beta - delta)
     link = weights >= 0
-    z = np.where(link, delta + dots, np.maximum((1.0 - delta) - dots, least))
-    scale = np.abs(weights) / np.maximum(z, Z_FLOOR)
-    counts = np.stack([(1.0 - beta) * (scale * ~link @ both), beta * (scale * link @ both)])
     dots_error = u * (8 + 2 * np.sqrt(beta.size)) * (both @ np.abs(beta - delta))
-    relative = (dots_error + 2 * u * np.where(link, np.abs(z), 1.0)) / np.maximum(z, Z_FLOOR) + 4 * u
+    scale, relative = over_z(np.abs(weights), dots, dots_error, link, delta, u, least)
+    counts = np.stack([(1.0 - beta) * (scale * ~link @ both), beta * (scale * link @ both)])
     chain = u * (8 + 2 * np.sqrt(max(1, weights.size)))
     scale_error = scale * (relative + chain)
     error = np.stack([(1.0 - beta) * (scale_error * ~link @ both), beta * (scale_error * link @ both)])

@@ -15,16 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from mmsbgen.families.mmsb.numbers import counter_random
 from mmsbgen.families.mmsb.numbers.row_layout import FLOOR, MAX_DRAWS, Purpose
 from mmsbgen.families.mmsb.numbers.sparse_rows import EVERY, MOST_BOUND, PARTS
 from mmsbgen.families.mmsb.reference import equations
-from mmsbgen.families.mmsb.reference.equations import Floats, Ints
+from mmsbgen.families.mmsb.reference.equations import Bools, Floats, Ints
 from mmsbgen.families.mmsb.reference.sparse_equations import SparseGradient, SparseRow, SparseStep
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

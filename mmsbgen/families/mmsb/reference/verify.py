@@ -7,7 +7,7 @@ A check returns None if all outputs agree within their derived tolerances, else 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -241,33 +241,32 @@ def explain_links(given: Given, units: Array, k: int, u: float, storage: Storage
     rows_a, rows_b, beta = _rows_of_pairs(given, units, k, storage)
     real = given["beta"].dtype
     best = (rows_a.astype(real) * rows_b.astype(real) * beta.astype(real)).argmax(axis=1)
-    at, explained = best[:, None], _Explained(given, rows_a, rows_b, beta)
-    return lambda got, config: (
-        exact(best, "best").errors(got["best"]) or explained.at(at, config, u).errors(got["shares"][:, None])
-    )
+    shares = _explained(given, rows_a, rows_b, beta, best[:, None], u)
+    return lambda got, config: exact(best, "best").errors(got["best"]) or shares(config).errors(got["shares"][:, None])
 
 
 def explain_at(given: Given, units: Array, k: int, u: float) -> Judge:
     """Check the shares of the requested communities."""
     rows_a, rows_b, beta = _rows_of_pairs(given, units, k, storage_named("float32", given["pi"].dtype.name))
-    at, explained = given["places"][units].astype(np.int64), _Explained(given, rows_a, rows_b, beta)
-    return lambda got, config: explained.at(at, config, u).errors(got["explained"])
+    shares = _explained(given, rows_a, rows_b, beta, given["places"][units].astype(np.int64), u)
+    return lambda got, config: shares(config).errors(got["explained"])
 
 
-class _Explained:
-    """Shares of communities in the probabilities of links."""
+def _explained(
+    given: Given, rows_a: Array, rows_b: Array, beta: Array, at: Array, u: float
+) -> Callable[[Config], Expected]:
+    """The shares of the communities ``at`` ``[P, .]`` in the probabilities of links, by the configuration."""
+    delta, both = float(given["delta"]), rows_a * rows_b
+    value, sums = equations.explained(rows_a, rows_b, beta, delta), both.sum(axis=1)
+    value = np.take_along_axis(value, at, axis=1)
+    z = np.maximum(both @ beta + delta * np.maximum(1.0 - sums, 0.0), Z_FLOOR)
 
-    def __init__(self, given: Given, rows_a: Array, rows_b: Array, beta: Array) -> None:
-        self.delta, self.k, both = float(given["delta"]), beta.size, rows_a * rows_b
-        self.shares, self.sums = equations.explained(rows_a, rows_b, beta, self.delta), both.sum(axis=1)
-        self.z = np.maximum(both @ beta + self.delta * np.maximum(1.0 - self.sums, 0.0), Z_FLOOR)
-
-    def at(self, places: Array, config: Config, u: float) -> Expected:
-        """The shares at ``places`` ``[P, .]``."""
-        chain, value = summing(self.k, config, u), np.take_along_axis(self.shares, places, axis=1)
+    def expected(config: Config) -> Expected:
+        chain = summing(beta.size, config, u)
         # All terms of both sums are positive; 1 minus the second sum may have cancellation.
-        relative = chain + 8 * u + self.delta * self.sums * chain / self.z
-        return Expected(value, value * relative[:, None])
+        return Expected(value, value * (chain + 8 * u + delta * sums * chain / z)[:, None])
+
+    return expected
 
 
 def perplexity_sum(given: Given, got: Got) -> str | None:

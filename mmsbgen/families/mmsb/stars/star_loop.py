@@ -137,5 +137,5 @@ def star_loop(
         )
     )
     text = indent_source(text)
-    source = Source(text, "star_loop", CUDA.name, text)
+    source = Source(text, text)
     return StarLoop(source, arguments, block_size)
