@@ -105,4 +105,4 @@ def _metrics(sampler: Sampler, memberships: Memberships, pairs: HeldOut) -> dict
         p = memberships.link_probabilities(pairs.pairs)
     else:
         p = memberships.calibrated(link_probabilities(sampler, pairs.pairs))
-    return metrics(p, pairs, sampler.split.graph.density)
+    return metrics(p, pairs, sampler.split.density)

@@ -193,10 +193,11 @@ class Adjacency:
 
 
 def by_degree(offsets: NDArray[Any]) -> UInt32Array:
-    """The vertices of a range in descending order of degree: those with many links do not delay the end of a launch."""
+    """The vertices of a range that have links, those with many first, so that they do not delay the end of a launch."""
     degrees = np.diff(offsets.astype(np.int64))
     number = np.uint16 if (most := degrees.max(initial=0)) < 1 << 16 else np.int64  # 16 bits are sorted by digits
-    return np.argsort((most - degrees).astype(number), kind="stable").astype(np.uint32)
+    in_order = np.argsort((most - degrees).astype(number), kind="stable").astype(np.uint32)
+    return in_order[: np.count_nonzero(degrees)]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Split of the pairs of a graph into training, validation and test.
 
 A held-out set has equal numbers of links and non-links, as in the published programs, so that perplexities are
-comparable.  Metrics for the whole graph must be weighted by its density.  Held-out links are removed from the training
-adjacency.  Training uses no held-out pair in a mini-batch or as a partner.
+comparable.  Both are of vertices that have links: pairs of others say nothing of communities, and may be most of all.
+Metrics of all pairs must be weighted by :attr:`Split.density`.  Held-out links are removed from the training adjacency.
+Training uses no held-out pair in a mini-batch or as a partner.
 """
 
 from __future__ import annotations
@@ -88,6 +89,12 @@ class Split:
         return self.graph.n_links - self.validation.n_links - self.test.n_links
 
     @property
+    def density(self) -> float:
+        """Share of the pairs of vertices with links that are linked; 0 for fewer than two."""
+        n = self.graph.n_vertices - self.graph.report.n_isolated
+        return self.graph.n_links / max(1.0, n * (n - 1) / 2)
+
+    @property
     def training_links(self) -> UInt32Array:
         """The training links, uint32 ``[E_tr, 2]``, ``u < v``, lexicographic; made anew, to save memory."""
         return self.training_part(0, self.graph.n_links)
@@ -151,10 +158,10 @@ class Split:
 def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: int) -> Split:
     """Draw a :class:`Split`, which is determined by the graph, the fractions and the seed.
 
-    Links are drawn uniformly without replacement, and as many distinct non-links.  A positive fraction holds out at
-    least one link if enough links remain; at least one link remains for training.  If the graph has too few non-links,
-    all are held out, validation first, and ``Split.warnings`` has a message.  It also has one if more than half of the
-    links are held out.
+    Links are drawn uniformly without replacement, and as many distinct non-links of vertices that have links.  A
+    positive fraction holds out at least one link if enough links remain; at least one link remains for training.  If
+    there are too few non-links, all are held out, validation first, and ``Split.warnings`` has a message.  It also has
+    one if more than half of the links are held out.
 
     Args:
         graph: the graph to split.
@@ -190,7 +197,7 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
 
 
 def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[str], counts: tuple[int, int]) -> Split:
-    (n_validation, n_test), n_links, n = counts, graph.n_links, graph.n_vertices
+    (n_validation, n_test), n_links, n = counts, graph.n_links, graph.n_vertices - graph.report.n_isolated
     n_held_out, n_free = n_validation + n_test, n * (n - 1) // 2 - n_links
     # Test pairs use a separate stream, so that the validation pairs do not depend on ``test``.
     rng, test_rng = (np.random.Generator(np.random.PCG64(key)) for key in ([seed, 3], [seed, 3, 1]))
@@ -201,7 +208,13 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
         drawn = np.concatenate([drawn, _skipping(of_left, np.sort(drawn))])
         free = np.concatenate([free, _skipping(free_left, np.sort(free))])
     begins = _row_begins(n)
-    non_links = _pairs_at(begins, _skipping(free, graph.links, partial(_places, begins)))
+    if n == graph.n_vertices:
+        non_links = _pairs_at(begins, _skipping(free, graph.links, partial(_places, begins)))
+    else:
+        degrees = graph.degrees()
+        place = np.cumsum(degrees > 0) - 1
+        at = _skipping(free, graph.links, lambda part: _places(begins, place[part]))
+        non_links = np.flatnonzero(degrees)[_pairs_at(begins, at)]
     if len(non_links) < n_held_out:
         notes.append(_few_non_links(graph, len(non_links), n_held_out, n_validation))
     return Split(
@@ -214,14 +227,17 @@ def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[
 
 
 def _few_non_links(graph: Graph, there: int, wanted: int, n_validation: int) -> str:
+    isolated = graph.report.n_isolated
     if not there:
+        with_links = " with links" if isolated else ""
         return (
-            f"all pairs of the graph's {plural(graph.n_vertices, 'vertex', 'vertices')} are linked: there is no "
-            "non-link to hold out beside the links, so that AUC is unknown"
+            f"all pairs of the graph's {plural(graph.n_vertices - isolated, 'vertex', 'vertices')}{with_links} are "
+            "linked: there is no non-link to hold out beside the links, so that AUC is unknown"
         )
+    of_linked = "of linked vertices " if isolated else ""
     return (
-        f"the graph has only {plural(there, 'pair')} without a link, and {wanted} were to be held out beside as many "
-        f"links: all are held out, {min(there, n_validation)} for validation, and the fit sees none"
+        f"the graph has only {plural(there, 'pair')} {of_linked}without a link, and {wanted} were to be held out "
+        f"beside as many links: all are held out, {min(there, n_validation)} for validation, and the fit sees none"
     )
 
 

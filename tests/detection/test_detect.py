@@ -368,7 +368,6 @@ def test_self_loops_and_repeated_links_are_told_with_a_count(tmp_path):
         result = cli(graph, "-k", 2, "-n", 1, "-o", tmp_path / name)
         told = [line for line in result.stderr.splitlines() if line.startswith(f"{name}: ")]
         assert told == ([said] if said else [])
-        assert ("4 of 25 vertices have no training link" in result.stdout) == (name == "lone")
         record = json.loads((tmp_path / name / "run.json").read_text())["graph"]
         assert tuple(record[part] for part in ("lines", "self_loops", "duplicates", "both_ways")) == counts
         assert record["directed"] is False

@@ -14,7 +14,9 @@ from mmsbgen.graph.building import build_graph
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.evaluation import of_result
 from mmsbgen.sampler.run.run import evaluation
+from mmsbgen.sampler.saved import checkpoint as checkpoints
 from mmsbgen.sampler.saved.results import memberships
+from mmsbgen.sampler.starts.start_methods import of_sets
 
 
 def test_auc_counts_ties_by_half():
@@ -83,7 +85,7 @@ def test_results_are_evaluated_on_pairs_that_nothing_else_sees(processor, chain,
         found = of_result(sampler, pairs)
         links = pairs.labels
         p = np.array([(pi[a] * pi[b] * beta).sum() + 1e-4 * (1 - pi[a] @ pi[b]) for a, b in pairs.pairs])
-        right = parts.graph.density * np.log(p[links]).mean() + (1 - parts.graph.density) * np.log1p(-p[~links]).mean()
+        right = parts.density * np.log(p[links]).mean() + (1 - parts.density) * np.log1p(-p[~links]).mean()
         assert (found["links"], found["non_links"]) == (pairs.n_links, pairs.n_non_links)
         assert found["log_likelihood"] == pytest.approx(right, rel=1e-10)
         assert found["auc"] == pytest.approx(held_out.auc(p, links))
@@ -102,7 +104,8 @@ def test_running_means_begin_after_burn_in_and_published_ones_at_the_start(proce
     sampler = chain(processor, middling, dtype=dtype, iterations=8, evaluate_every=1, burn_in=0.5, delta=1e-4)
     sampler.initialise()
     pairs, links = middling.validation.pairs, middling.validation.labels
-    count, density = len(pairs), middling.graph.n_links / (60 * 59 / 2)
+    count, n = len(pairs), np.count_nonzero(middling.graph.degrees())
+    density = middling.graph.n_links / (n * (n - 1) / 2)
     assert links.sum() == count // 2
     samples, published = [], []
     rel = 1e-4 if dtype == "float32" else 1e-12
@@ -177,5 +180,38 @@ def test_a_vertex_all_of_whose_links_are_held_out_is_unknown_not_unlinked(proces
         assert metrics["perplexity"] == pytest.approx(math.exp(-np.log(np.where(labels, p, 1 - p)).mean()), rel=1e-4)
     m = memberships(sampler, 6)
     assert m.link_probabilities(pairs.pairs) == pytest.approx(p, rel=1e-5)
-    # Memberships stay those of the chain.
-    assert m.rows(np.array([40])) == pytest.approx(sampler.rows(40, 41)[0])
+    # Sweeps leave the vertex out, and its memberships are the prior's; with stars they are the chain's.
+    assert m.rows(np.array([40])) == pytest.approx(pi[40:] if mini_batch == "block" else sampler.rows(40, 41)[0])
+
+
+@pytest.mark.parametrize("rows", ["dense", "sparse"])
+def test_vertices_without_links_take_no_community(processor, chain, tmp_path, rows):
+    """Six planted communities stay what they are beside 1000 such vertices; in sparse rows bit for bit.
+
+    Of the same links, strengths differ by draws of partners only: by less than two standard errors that a strength has
+    itself, as the share of 780 pairs.
+    """
+    rng, home = np.random.default_rng(3), np.repeat(np.arange(6), 40)
+    a, b = np.triu_indices(240, 1)
+    linked = rng.random(a.size) < np.where(home[a] == home[b], 0.3, 0.01)
+    found = []
+    for n in (240, 1240):
+        graph = build_graph(a[linked], b[linked], np.arange(n), name="planted", directed=False)
+        parts, given = split(graph, validation=0.05, seed=1), {"mini_batch": "block", "noise": None, "delta": 1e-4}
+        first, resumed = (chain(processor, parts, n_communities=6, rows=rows, **given) for _ in range(2))
+        first.initialise(of_sets("communities", np.split(np.arange(240), 6)))
+        for _ in range(40):
+            first.step()
+        checkpoints.save(tmp_path / "checkpoint.npz", first, [], 0.0)
+        checkpoints.restore(checkpoints.load(tmp_path / "checkpoint.npz"), resumed)
+        for sampler in (first, resumed):
+            sampler.step()
+        own, again = ((*sampler.rows(0, n), sampler.state.theta()) for sampler in (first, resumed))
+        assert all(map(np.array_equal, own, again))
+        assert (own[0][:240].argmax(axis=1) == home).mean() > 0.98
+        found.append((own[0][:240], own[2], first.state.beta()))
+        m = memberships(first, 6)
+        assert m.values[240:] == pytest.approx(1 / 6)
+        assert m.spread.sum() < 240
+    assert rows == "dense" or all(map(np.array_equal, *found))
+    assert found[1][2] == pytest.approx(found[0][2], abs=2 * math.sqrt(0.3 * 0.7 / 780))

@@ -45,16 +45,19 @@ def test_evidence_by_hand():
 
 
 def test_a_member_has_more_links_there_than_by_chance():
-    """Vertex 0 of a triangle has 2 of 9 links there, less than chance, and is no member; with 2 of 3 it is one."""
+    """Vertex 0 of a triangle has 2 of 9 links there, less than chance, and is no member; with 2 of 3 it is one.
 
-    def ratio(inside: int, size: int, n_links: int) -> float:
-        chance = n_links / math.comb(10, 2) * math.comb(size, 2)
-        return (inside * math.log(inside / chance) - inside + chance) / math.log(math.comb(10, size))
+    Vertices without links do not count.
+    """
+
+    def ratio(inside: int, size: int, n_links: int, n: int) -> float:
+        chance = n_links / math.comb(n, 2) * math.comb(size, 2)
+        return (inside * math.log(inside / chance) - inside + chance) / math.log(math.comb(n, size))
 
     links = np.array([[0, 1], [0, 2], [1, 2], *([0, 3 + i] for i in range(7))])
     best = np.array([0, 0, 0] + [1] * 7)
-    assert evidence(links, best, degrees_of(links, 10), 2)[0] == pytest.approx(ratio(1, 2, 10))
-    assert evidence(links[:4], best[:4], degrees_of(links[:4], 10), 2)[0] == pytest.approx(ratio(3, 3, 4))
+    assert evidence(links, best, degrees_of(links, 10), 2)[0] == pytest.approx(ratio(1, 2, 10, 10))
+    assert evidence(links[:4], best[:4], degrees_of(links[:4], 10), 2)[0] == pytest.approx(ratio(3, 3, 4, 4))
 
 
 def test_members_of_many_communities_count():

@@ -307,7 +307,7 @@ def test_labels_become_the_largest_communities():
 )
 def test_theta_of_blocks_is_a_guess_at_the_strengths(links, n, strength):
     """Five times the density: 15 of 120 pairs are 1/8."""
-    theta = start_methods.first_theta(split_of(n, links).graph, Options(3, mini_batch="block"))
+    theta = start_methods.first_theta(split_of(n, links).graph.density, Options(3, mini_batch="block"))
     assert theta.shape == (2, 3)
     assert theta[1] == pytest.approx(np.full(3, strength), rel=1e-12)
     assert theta.sum(axis=0) == pytest.approx(np.ones(3), rel=1e-12)
@@ -316,11 +316,11 @@ def test_theta_of_blocks_is_a_guess_at_the_strengths(links, n, strength):
 def test_theta_of_stars_is_drawn_from_the_prior(middling):
     k = 20000
     options = Options(k, mini_batch="random-node", eta=(2.0, 0.5), seed=3)
-    theta = start_methods.first_theta(middling.graph, options)
+    theta = start_methods.first_theta(middling.density, options)
     assert theta.shape == (2, k)
     for row, eta in zip(theta, options.eta, strict=True):
         assert abs(row.mean() - eta) < 5 * np.sqrt(eta / k)
-    assert np.array_equal(theta, start_methods.first_theta(middling.graph, options))
-    assert not np.array_equal(theta, start_methods.first_theta(middling.graph, replace(options, seed=4)))
-    tiny = start_methods.first_theta(middling.graph, replace(options, eta=(1e-3, 1e-3)))
+    assert np.array_equal(theta, start_methods.first_theta(middling.density, options))
+    assert not np.array_equal(theta, start_methods.first_theta(middling.density, replace(options, seed=4)))
+    tiny = start_methods.first_theta(middling.density, replace(options, eta=(1e-3, 1e-3)))
     assert tiny.min() == 1e-6, "Gamma(0.001) draws zeros, of which no strength could be made"

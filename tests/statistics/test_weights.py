@@ -107,19 +107,20 @@ def test_stars(six: Split, monkeypatch: pytest.MonkeyPatch, name: str, links: bo
 def test_blocks(six: Split, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Over all shifts of the strata, of which the last may be smaller: a vertex counts once in a sweep's mean block.
 
+    But one without training links is in none.
     A block's counts are linear in its vertices, so that with the next test theta's are right too.
     """
     sweeps = sweeps_of(sources(six, size, "block"))
     scale = 2 * float(theta_scales(sweeps.per_sweep, 1.0, np.dtype(np.float64))["link_scale"])
     every = list(itertools.product(range(sweeps.per_sweep), repeat=sweeps.largest))
-    total = np.zeros(N)
+    total, swept = np.zeros(N), np.delete(np.arange(N), six.unlinked)
     for shifts in every:
         monkeypatch.setattr(sweeps, "shifts", lambda sweep, shifts=shifts: np.array(shifts))
         total[block_of(sweeps, 1)] += scale / len(every)
         parts = [block_of(sweeps, part + 1) for part in range(sweeps.per_sweep)]
-        assert sorted(np.concatenate(parts).tolist()) == list(range(N))
+        assert sorted(np.concatenate(parts).tolist()) == swept.tolist()
         assert max(part.size for part in parts) == sweeps.largest <= size
-    np.testing.assert_allclose(total, 1.0, rtol=1e-12)
+    np.testing.assert_allclose(total, np.isin(np.arange(N), swept), rtol=1e-12)
 
 
 # What devices draw ----------------------------------------------------------------------------------------------

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Seconds of a chain from which tuning is suggested.
 _LONG_S = 30.0
-#: Share of the vertices from which those without a link take communities of the model.
-_MANY_UNLINKED = 0.05
 #: Options that change the problem that a run's kernels have.
 _OF_PROBLEM = (
     "mini_batch", "mini_batch_size", "n_partners", "partners", "products", "step", "noise", "rows", "entries", "dtype",
@@ -63,11 +61,6 @@ def summary(found: Detection, out: Path | None, *, verbose: bool) -> None:
     converged = record["convergence"]["text"]
     if verbose or not converged.startswith("Converged"):
         click.echo(converged)
-    if (unlinked := found.memberships.unlinked.size) > _MANY_UNLINKED * cover.n_vertices:
-        click.echo(
-            f"Warning: {unlinked} of {cover.n_vertices} vertices have no training link. So many may take communities "
-            "of the model, and lower link probabilities. Leave them out of the graph, or hold out fewer links."
-        )
     if "sampling" in record:
         click.echo(record["sampling"]["text"])
     elif hint := _tuning_hint(record):

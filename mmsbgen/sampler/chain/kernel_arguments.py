@@ -41,10 +41,12 @@ class RunScalars(NamedTuple):
         """The scalars of a plan."""
         options, rule, real = plan.options, plan.rule, plan.shape.real.type
         per_sweep = plan.sweeps.per_sweep if plan.sweeps else 1
+        # Partners are drawn from all vertices; sums over sparse rows are of those in sweeps.
+        n = plan.sweeps.n_vertices if plan.sweeps and options.sparse else plan.shape.n_vertices
         return cls(
             np.uint32(rule.n),
             np.uint32(rule.n_link),
-            np.uint32(plan.shape.n_vertices),
+            np.uint32(n),
             real(options.prior),
             real(options.crossing),
             np.float64(options.eta[0]),
@@ -54,7 +56,7 @@ class RunScalars(NamedTuple):
             floor_pi=real(plan.shape.floor),
             least_pi=real(least_of(plan.problem) if options.sparse else 0.0),
             non_link_weight=real(plan.sources.nonlink_factor()),
-            inverse_n=real(1.0 / plan.shape.n_vertices),
+            inverse_n=real(1.0 / n),
         )
 
 

@@ -80,6 +80,8 @@ class Sampler:
         self.rule, self.problem, self.shape, self.partners = plan.rule, plan.problem, plan.shape, plan.partners
         self.per_sweep = plan.sweeps.per_sweep if plan.sweeps else 1
         """Iterations per sweep of blocks; 1 for other mini-batches."""
+        self.left_out: Array = split.unlinked if plan.sweeps else np.zeros(0, np.int64)
+        """Vertices that no block contains, as they have no training links; ascending."""
         self.theta_scale = plan.theta_scale
         self.chain = self._first()
         """State of the chain on the host; replacing it does not change the arrays on the device."""
@@ -225,10 +227,11 @@ class Sampler:
         self.chain = chain if start is None else chain._replace(course=Phases(start=start.name))
         if isinstance(self.state, SparseState):
             sets = (np.zeros(0, np.int64),) * 2 if start is None else (start.vertices, start.communities)
-            self.state.place(*sets, self.options.seed, self.options.initial_row_sum or float(self.shape.k))
+            size = self.options.initial_row_sum or float(self.shape.k)
+            self.state.place(*sets, self.left_out, self.options.seed, size)
         else:
             self._initialise_rows(start)
-        self.set_theta(first_theta(self.split.graph, self.options))
+        self.set_theta(first_theta(self.split.density, self.options))
         self.clear_samples()
         self.device.synchronize()
 
@@ -241,6 +244,7 @@ class Sampler:
         self.state.reset_slots()
         if start is not None:
             start.place(self.state, self.options.seed, self.kernels.get("place_rows"))
+        self.state.leave_out(self.left_out)
 
     def set_theta(self, theta: Array) -> None:
         """Write theta ``[2, K]`` to the device and update beta."""
@@ -291,7 +295,8 @@ class Sampler:
         self.device.synchronize()
 
     def _undo(self, sweeps: int) -> None:
-        self.chain = self.chain.counted(-sweeps, -sweeps * self.shape.n_vertices)
+        assert self.sweeps is not None
+        self.chain = self.chain.counted(-sweeps, -sweeps * self.sweeps.n_vertices)
 
     def advance(self, most: int) -> int:
         """Queue as many iterations as one launch can run, from 1 to ``most``; returns their number."""
@@ -314,9 +319,9 @@ class Sampler:
         return eps, eps * self.theta_scale
 
     def _theta_step(self, eps: float, n: int) -> float:
-        if not self.options.block:
+        if self.sweeps is None:
             return eps * self.theta_scale
-        share = n / self.split.graph.n_vertices
+        share = n / self.sweeps.n_vertices
         if self._draws_theta:
             return eps * share
         # The gain of a whole sweep, spread over its blocks.

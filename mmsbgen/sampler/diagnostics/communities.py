@@ -234,8 +234,8 @@ RULES = {
 class Cover:
     """Communities as sorted arrays of vertex numbers, largest first: community 0 is the largest.
 
-    ``background`` are the communities whose members link with each other no more often than any two vertices of the
-    graph do.
+    ``background`` are the communities whose members link with each other no more often than any two vertices with links
+    do.
     """
 
     members: tuple[Ints, ...]
@@ -306,6 +306,7 @@ def cover(
     """Apply a named rule; returns the communities, and ``m`` with community c in column c.
 
     Empty, too small and duplicate communities are dropped.  Nobody is in a background who is in another community.
+    The rules leave out vertices without training links, whose rows say nothing.
     The rules ``evidence`` and ``share`` keep of a community what lies in one component of the graph, give a community
     to every vertex with a path to one (:func:`mmsbgen.sampler.diagnostics.uncovered.attached`), and make communities of
     small components without one.
@@ -323,9 +324,14 @@ def cover(
     Raises the errors of :func:`checked_threshold`.
     """
     value, n, read = checked_threshold(rule, threshold), len(m.indices), rows or m.rows
+    degrees = degrees_of(links, n) if degrees is None else degrees
+    linked = int(np.count_nonzero(degrees))
     seen_by_rule = m.first(entries_needed(rule, value, m.k))
     vertices, communities = RULES[rule].apply(seen_by_rule, read, links, value, tell, degrees)
-    weak = m.beta <= 2.0 * len(links) / max(1, n * (n - 1))
+    if m.unlinked.size:
+        known = ~np.isin(vertices, m.unlinked)
+        vertices, communities = vertices[known], communities[known]
+    weak = m.beta <= 2.0 * len(links) / max(1, linked * (linked - 1))
     vertices, communities = _without_needless(vertices, communities, weak, n)
     components: list[Ints] = []
     if RULES[rule].covers:

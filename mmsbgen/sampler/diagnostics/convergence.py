@@ -24,7 +24,7 @@ _AGREEMENT = 0.9
 
 
 class StabilityWatch:
-    """Snapshots of every vertex's largest community during a run."""
+    """Snapshots of the largest community of every vertex that moves, during a run."""
 
     def __init__(self) -> None:
         self.moments: list[tuple[int, npt.NDArray[np.int32]]] = []
@@ -40,7 +40,7 @@ class StabilityWatch:
         else:
             parts = [largest(sampler.rows(*chunk)[0], 1)[0][:, 0] for chunk in sampler.state_chunks()]
             leading = np.concatenate(parts)
-        self.moments.append((sampler.iteration, leading.astype(np.int32)))
+        self.moments.append((sampler.iteration, np.delete(leading, sampler.left_out).astype(np.int32)))
         if len(self.moments) > _MOMENTS:
             # Keep the latest snapshot.
             self.moments = self.moments[1::2] if len(self.moments) % 2 == 0 else self.moments[::2]
@@ -68,7 +68,7 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Stabi
     """
     course, sweep = sampler.course, _sweep(sampler)
     since = [row for row in trace if row["iteration"] > course.changed_at]
-    chance = one_community(sampler.split.graph.density)
+    chance = one_community(sampler.split.density)
     verdict = True if course.settled_at is not None else settled(since, sweep, course.changed_at, chance)
     mass = by_community(found.indices, found.values, found.width)
     agreement = watch.agreement(course.changed_at)

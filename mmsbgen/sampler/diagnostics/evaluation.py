@@ -50,7 +50,7 @@ def evaluate(sampler: Sampler, burnt_in: bool) -> tuple[held_out.HeldOutMetrics 
     published = chain.published_sum + np.where(links, sampler.device.download(held["published"]), p)
     evaluations = chain.published_evaluations + 1
     n_links, n_non = int(links.sum()), int((~links).sum())
-    density = sampler.split.graph.density
+    density = sampler.split.density
     found = held_out.HeldOutMetrics(
         samples=n,
         perplexity=held_out.perplexity(totals[2], totals[3], count),
@@ -71,7 +71,7 @@ def of_result(sampler: Sampler, pairs: HeldOut) -> dict[str, Any] | None:
     """
     if not len(pairs.pairs):
         return None
-    return metrics(link_probabilities(sampler, pairs.pairs), pairs, sampler.split.graph.density)
+    return metrics(link_probabilities(sampler, pairs.pairs), pairs, sampler.split.density)
 
 
 def metrics(p: Floats, pairs: HeldOut, density: float) -> dict[str, Any]:

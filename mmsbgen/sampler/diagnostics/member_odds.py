@@ -3,9 +3,10 @@
 Of a vertex with d links a community explains x.  If the vertex is a member, x is binomial with a share of the links
 that is its own; the shares of all memberships of the graph have one distribution, over a grid.  If it is none, x is
 binomial with the probability that a link falls on the community by chance.  A mixture of both, in which a community of
-n members has the prior n / N, is fitted by expectation and maximisation; for the shares that is the non-parametric
-maximum-likelihood estimate of Laird (1978).  The bar for membership thus follows the overlap and the mixing of the
-graph: a tenth of its links makes a member where members have six communities, and not where they have one.
+n members has the prior n / N for N vertices with links, is fitted by expectation and maximisation; for the shares that
+is the non-parametric maximum-likelihood estimate of Laird (1978).  The bar for membership thus follows the overlap and
+the mixing of the graph: a tenth of its links makes a member where members have six communities, and not where they have
+one.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def member_chances(
         n_communities: number of communities.
         residual: what chance is.
     """
-    n, law = len(degrees), np.full(_SHARES.size, 1.0 / _SHARES.size)
+    n, law = np.count_nonzero(degrees), np.full(_SHARES.size, 1.0 / _SHARES.size)
     per_link = int(np.rint(_STEPS * explained.max(initial=0.0))) + 1
 
     def prepared(part: slice) -> tuple[Array, ...]:

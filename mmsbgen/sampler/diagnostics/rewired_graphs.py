@@ -71,22 +71,23 @@ def rewired(
 ) -> Rewired | None:
     """``graph`` beside graphs rewired to the same degrees; ``labels`` ``[N]`` are beside its eigenvector.
 
-    None if an eigenvalue does not converge.
+    Vertices without links are left out.  None if an eigenvalue does not converge.
     """
     from scipy.sparse.linalg import ArpackNoConvergence
 
-    links: npt.NDArray[Any] = graph.links
+    vertices, at = np.unique(graph.links, return_inverse=True)
+    links: npt.NDArray[Any] = at.reshape(graph.links.shape)
     eigenvalues, modularities, agreement = [], [], 0.0
     for done in range(_REWIRED + 1):
         try:
-            value, vector, weights = second_eigenpair(links, graph.n_vertices)
+            value, vector, weights = second_eigenpair(links, vertices.size)
         except ArpackNoConvergence:
             return None
-        drawn = leiden.network(graph.n_vertices, links)
+        drawn = leiden.network(vertices.size, links)
         eigenvalues.append(value)
         modularities.append(leiden.modularity(links, leiden.leiden(drawn, 1.0, seed + done)))
         if done == 0:
-            agreement = _explained_share(vector, weights, labels)
+            agreement = _explained_share(vector, weights, labels[vertices])
         if done < _REWIRED:
             links = leiden.rewired(drawn, _TRIED, seed + done)
         tell((done + 1) / (_REWIRED + 1))

@@ -260,7 +260,7 @@ def ranks(
     others = _some(np.concatenate([part.pairs[~part.labels] for part in held_out]), most, rng)
     if len(links) < 2:
         return None
-    corrected = split.graph.density > _DENSE and len(others) > 1
+    corrected = split.density > _DENSE and len(others) > 1
     tested = np.concatenate([links, others]) if corrected else links
     vertices, at = np.unique(tested, return_inverse=True)
     ends = at.reshape(tested.shape)

@@ -1,4 +1,4 @@
-"""Blocks of vertices; each sweep contains every vertex once."""
+"""Blocks of vertices; each sweep contains every vertex with training links once."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ Ints = npt.NDArray[np.int64]
 class Sweeps:
     """The blocks of a run, of at most ``size`` vertices each.
 
-    Vertices in descending order of degree are cut into strata of B vertices, B being the number of blocks.  Each block
+    Vertices without training links are in none: their rows would gather in one community and weaken it.  The others,
+    in descending order of degree, are cut into strata of B vertices, B being the number of blocks.  Each block
     gets one vertex of every stratum: vertex ``(c + shift) % B`` goes to block c, with a random shift for every stratum
     and sweep.  So each vertex is in each block with chance 1/B, and all blocks have about the same number of links.
     Within a block, degrees descend, so that hubs are processed first and do not delay the end of a launch.
     """
 
     def __init__(self, split: Split, size: int, seed: int) -> None:
-        self.n_vertices = split.graph.n_vertices
-        self.per_sweep = blocks_per_sweep(self.n_vertices, size)
-        self.largest = -(-self.n_vertices // self.per_sweep)
         self._by_degree = by_degree(split.training_adjacency.offsets)
+        self.n_vertices = self._by_degree.size
+        self.per_sweep = blocks_per_sweep(split.graph.n_vertices, size)
+        self.largest = -(-self.n_vertices // self.per_sweep)
         self._seed = seed
         self._sweep = -1
         self._starts: Ints = np.zeros(1, np.int64)
@@ -41,7 +42,7 @@ class Sweeps:
         return drawn
 
     def order(self, sweep: int) -> tuple[npt.NDArray[np.uint32], Ints]:
-        """All vertices ``[N]``, block after block, and the start of each block ``[B + 1]``."""
+        """The vertices of a sweep, block after block, and the start of each block ``[B + 1]``."""
         blocks = self.per_sweep
         places = np.arange(blocks)[:, None] + self.shifts(sweep)
         places -= blocks * (places >= blocks)

@@ -43,7 +43,8 @@ class Sources:
         if self.options.nonlink_weight == "exact":
             return 1.0
         links, held = self.split.n_training_links, len(self.split.held_out_pairs)
-        return links / max(1.0, self.n_vertices * (self.n_vertices - 1) / 2 - links - held)
+        n = self.n_vertices - (self.split.unlinked.size if self.options.block else 0)
+        return links / max(1.0, n * (n - 1) / 2 - links - held)
 
 
 @dataclass(frozen=True)

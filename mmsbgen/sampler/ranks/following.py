@@ -124,6 +124,7 @@ class _Chain:
         values = held | self._buffers | self._scalars | dict(zip(STEP, step, strict=True))
         if changed:
             exchange.share([held[name] for name in CHANGED])
+            self._state.copy_rows()
         exchange.share([held[name] for name in EACH_SWEEP])
         self._swept.sweep(self._kernels[draws].launch, values)
         self._device.copy(held["fixed_sums"], self._buffers["no_sums"])

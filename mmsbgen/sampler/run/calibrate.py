@@ -110,6 +110,8 @@ class _Rated(NamedTuple):
 class _Draws:
     """Draws of pairs, with replacement: uniform, and in proportion to p(link) by the stored entries of every chain.
 
+    Vertices without training links, of which nothing is known, are not drawn.
+
     A community k is drawn in proportion to beta_k S_k^2, S_k being the sum of its entries of pi, and both ends in
     proportion to theirs.  A pair is then drawn in proportion to sum_k beta_k pi_ak pi_bk, eq. (2.2) without delta.
     """
@@ -118,14 +120,17 @@ class _Draws:
         chains = (found, *found.others)
         widths = [one.width if one.codes.size else one.indices.shape[1] for one in chains]
         n, self.most = len(found.ids), max(2, _MOST_ELEMENTS // sum(widths))
-        self._chains = [one.first(max(1, _MOST_ENTRIES // n)) for one in chains]
+        self._chains = [_without(found.unlinked, one.first(max(1, _MOST_ENTRIES // n))) for one in chains]
+        self._n, self._before = n - found.unlinked.size, found.unlinked - np.arange(found.unlinked.size)
         self._sums = [by_community(one.indices, one.values, one.width) for one in self._chains]
-        self._n, self._uniform = n, min(_UNIFORM, self.most // 2)
+        self._uniform = min(_UNIFORM, self.most // 2)
         self._each = min(_BY_PROBABILITY, self.most) // len(chains)
 
     def non_links(self, graph: Graph, rng: np.random.Generator) -> Ints:
         """Non-links of the graph ``[S, 2]``, u < v; a pair may be drawn several times."""
-        drawn = [rng.integers(self._n, size=(self._uniform, 2))]
+        uniform = rng.integers(self._n, size=(self._uniform, 2))
+        # Where ``_before[i]`` others are before the unknown vertex i, number r is r plus those with at most r.
+        drawn = [uniform + np.searchsorted(self._before, uniform, side="right")]
         for one, sums in zip(self._chains, self._sums, strict=True):
             mass = one.beta * sums**2
             communities = np.repeat(np.arange(one.width), rng.multinomial(self._each, mass / mass.sum()))
@@ -150,6 +155,15 @@ class _Draws:
             weights = one.beta * 2.0 * self._each / float(one.beta @ sums**2)
             expected += link_probabilities(pairs, StoredRows(one, completed=False), weights, 0.0)
         return expected
+
+
+def _without(vertices: Ints, found: Memberships) -> Memberships:
+    """``found`` with entries of 0 for ``vertices``."""
+    if not vertices.size:
+        return found
+    values = found.values.copy()
+    values[vertices] = 0.0
+    return replace(found, values=values)
 
 
 def _members(found: Memberships, communities: Ints, rng: np.random.Generator) -> Ints:

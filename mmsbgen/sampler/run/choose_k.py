@@ -89,7 +89,7 @@ def choose_k(
         return min(k for k in fits if k == best() or fits[best()].filled <= fits[k].filled < k)
 
     def error(k: int) -> float:
-        return held_out.weighted_error(fits[best()].logs - fits[k].logs, labels, split.graph.density)
+        return held_out.weighted_error(fits[best()].logs - fits[k].logs, labels, split.density)
 
     def pays(k: int) -> bool:
         """Try ``k``, unless it is not from 2 to N/2; whether it is the best so far, or within a standard error."""

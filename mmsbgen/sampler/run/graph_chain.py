@@ -102,12 +102,16 @@ class GraphChain:
             self.start(sampler)
             self._first_sweeps(sampler, time.monotonic() + seconds)
             adjacency, held = self.parts.training_adjacency, sampler.state.buffers | sampler.values
+            communities, values = (device.download(held[name]) for name in ("communities", "values"))
+            # The kernel is measured on all vertices: those that a run leaves out get one entry.
+            k, left_out = sampler.shape.k, sampler.left_out
+            communities[left_out, 0], values[left_out, 0] = left_out % k, 1.0 - (k - 1) * sampler.shape.floor
             np.savez(
                 file,
                 neighbour_offsets=adjacency.offsets,
                 neighbours=adjacency.neighbours,
-                communities=device.download(held["communities"]),
-                values=device.download(held["values"]),
+                communities=communities,
+                values=values,
                 row_sums=device.download(held["row_sums"]),
                 beta=device.download(held["beta"]),
             )

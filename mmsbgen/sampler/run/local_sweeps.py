@@ -64,8 +64,8 @@ class LocalSweeps:
 def start_from(sampler: Sampler, before: Memberships, change: Change) -> None:
     """Give vertices the rows of an earlier result, and each new one the mean of its neighbours' rows.
 
-    New vertices that no path links to old ones, and those that have lost all training links, get even parts of some
-    communities, drawn at random.  ``sampler`` has sparse rows, and the graph after the change.
+    Vertices of which the earlier result knew no training link are new too.  New vertices that no path links to old ones
+    get even parts of some communities, drawn at random.  ``sampler`` has sparse rows, and the graph after the change.
     """
     state, shape, adjacency = sampler.state, sampler.shape, sampler.split.training_adjacency
     assert isinstance(state, SparseState)
@@ -80,14 +80,15 @@ def start_from(sampler: Sampler, before: Memberships, change: Change) -> None:
         communities[place[part]], values[place[part]] = _entries(before, part, shape.entries, shape.floor)
 
     run_side_by_side(put, range(0, len(place), step))
-    left = _from_neighbours(communities, values, change.new_vertices, adjacency)
-    left = np.union1d(left, change.ends[adjacency.degrees[change.ends] == 0])
-    communities[left] = NONE
+    new = np.union1d(change.new_vertices, place[before.unlinked])
+    for unknown in (new, sampler.left_out):
+        communities[unknown], values[unknown] = NONE, 0.0
+    left = _from_neighbours(communities, values, np.setdiff1d(new, sampler.left_out), adjacency)
     communities[left, :most] = state.random_communities(left, sampler.options.seed)
     values[left, :most] = 1.0
     used = communities != NONE
     sizes = values.sum(axis=1, dtype=np.float64) + (k - used.sum(axis=1)) * shape.floor
-    off = np.abs(sizes - 1.0) > _ROUNDING
+    off = (np.abs(sizes - 1.0) > _ROUNDING) & used.any(axis=1)
     values[off] = state.scaled(values[off], used[off])
     state.set_entries(communities, values)
     sampler.device.write(sampler.values["row_sums"], np.ones(n, shape.real))

@@ -58,7 +58,7 @@ class _Counted(NamedTuple):
 
     def evidence(self, degrees: Ints, k: int, n_links: int) -> Floats:
         """Evidence over cost ``[K]`` of the communities of a graph of ``n_links``; 0 for empty ones."""
-        n_vertices = degrees.size
+        n_vertices = int(np.count_nonzero(degrees))
         chances = member_chances(self.vertices, self.communities, self.counts, degrees, k, residual=False)
         members = (chances > _LIKELY) | (self.counts > _MOST * degrees[self.vertices])
         sizes = np.bincount(self.communities[members], minlength=k)
@@ -176,7 +176,7 @@ def needless(sampler: Sampler) -> Ints:
         best, _ = best_communities(sampler, training)
         ratios, used = evidence(training, best, split.training_adjacency.degrees, k), np.bincount(best, minlength=k) > 0
     order = np.argsort(ratios, kind="stable")
-    density = split.graph.density
+    density = split.density
     mean, variance = np.zeros(k), np.zeros(k)
     for linked, share in ((True, density), (False, 1.0 - density)):
         of_class = pairs[links == linked]

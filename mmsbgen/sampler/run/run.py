@@ -36,7 +36,7 @@ def run(
     then has the trace and the running means of one that did not end there.
     """
     options, per_sweep = sampler.options, sampler.per_sweep
-    chance = one_community(sampler.split.graph.density)
+    chance = one_community(sampler.split.density)
     begin = saved = time.monotonic()
 
     def spent() -> float:

@@ -235,7 +235,7 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
             entries = (n, shape.entries)
             communities = archive[ENTRIES[0]]
             values = checked(archive, ENTRIES[1], entries, real, most=1.0)
-            check_entries(communities, values, k, shape.floor)
+            check_entries(communities, values, k, shape.floor, sampler.left_out)
             totals = checked(archive, "totals", (k,), real)
             sampler.state.restore_entries(communities, values, row_sums, totals)
         else:
@@ -247,6 +247,7 @@ def _restore(checkpoint: Checkpoint, sampler: Sampler) -> None:
                 lambda rows: check_rows(shape.stored.values(rows), "pi", 1.0),
                 lambda first, rows: sampler.state.restore_rows(first, rows, row_sums[first : first + len(rows)]),
             )
+            sampler.state.leave_out(sampler.left_out)
         for name in _moments(sampler):
             _restore_rows(
                 checkpoint.path,
@@ -303,8 +304,10 @@ def _restore_rows(
     check: Callable[[Array], None],
     write: Callable[[int, Array], None],
 ) -> None:
-    """Stream ``name.npy`` from the archive, ``check`` its rows and pass them, padded, to ``write``."""
+    """Stream ``name.npy`` from the archive, ``check`` rows of swept vertices and pass all, padded, to ``write``."""
     shape = sampler.shape
+    swept = np.ones(shape.n_vertices, bool)
+    swept[sampler.left_out] = False
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
         found, _, dtype = array_header(member)
         if found != (shape.n_vertices, shape.k) or dtype != wanted:
@@ -313,6 +316,6 @@ def _restore_rows(
             data = member.read((stop - first) * shape.k * wanted.itemsize)
             rows = np.zeros((stop - first, shape.row), wanted)
             rows[:, : shape.k] = np.frombuffer(data, wanted).reshape(stop - first, shape.k)
-            check(rows[:, : shape.k])
+            check(rows[swept[first:stop], : shape.k])
             write(first, rows)
         member.read(1)  # zipfile verifies the checksum at the end of the member

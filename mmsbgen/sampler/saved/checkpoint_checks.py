@@ -156,8 +156,11 @@ def check_rows(rows: Array, name: str, total: float) -> None:
         raise ValueError(f"its {name} has rows whose sums are not {total:g}")
 
 
-def check_entries(communities: Array, values: Array, k: int, floor: float) -> None:
-    """Check sparse rows: distinct communities below ``k``, unused entries last, and sums of rows near 1."""
+def check_entries(communities: Array, values: Array, k: int, floor: float, left_out: Array) -> None:
+    """Check sparse rows: distinct communities below ``k``, unused entries last, and sums of rows near 1.
+
+    Only the vertices ``left_out``, ascending, have no entries.
+    """
     if communities.shape != values.shape or communities.dtype != np.uint32:
         raise ValueError(f"its communities are {communities.dtype} {communities.shape}")
     used = communities != NONE
@@ -165,11 +168,11 @@ def check_entries(communities: Array, values: Array, k: int, floor: float) -> No
     ordered = np.sort(np.where(used, communities.astype(np.int64), k + np.arange(communities.shape[1])), axis=1)
     sums = np.where(used, values, 0.0).sum(axis=1, dtype=np.float64) + (k - counts) * floor
     if (
-        (counts == 0).any()
+        not np.array_equal(np.flatnonzero(counts == 0), left_out)
         or (communities[used] >= k).any()
         or (np.diff(ordered, axis=1) == 0).any()
         or (used[:, 1:] > used[:, :-1]).any()
         or (values[~used] != 0).any()
-        or (abs(sums - 1) > _ROUNDING).any()
+        or (abs(sums[counts > 0] - 1) > _ROUNDING).any()
     ):
         raise ValueError("its entries are not those of rows")

@@ -21,7 +21,7 @@ from mmsbgen.base.libraries import versions
 from mmsbgen.base.processes import side_by_side
 from mmsbgen.base.version import __version__
 from mmsbgen.db.records.canonical_json import plain_json
-from mmsbgen.families.mmsb.numbers.sparse_rows import filled
+from mmsbgen.families.mmsb.numbers.sparse_rows import NONE, filled
 from mmsbgen.graph import Graph, Split
 from mmsbgen.graph.files.graph_archive import write_graph
 from mmsbgen.kernels.family import Array
@@ -65,7 +65,8 @@ def words_for_files(ids: npt.NDArray[Any]) -> list[str]:
 def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Memberships:
     """The ``r`` largest entries of every row of pi (of its posterior mean if there are samples), read in parts.
 
-    ``tell`` is called with the share of rows read.
+    Vertices that the sweeps leave out have the mean of the prior, 1/K; ``spread`` is without them.  ``tell`` is called
+    with the share of rows read.
     """
     shape = sampler.shape
     if isinstance(sampler.state, SparseState):
@@ -73,30 +74,37 @@ def memberships(sampler: Sampler, r: int, tell: Tell = lambda share: None) -> Me
     else:
         size = (shape.n_vertices, shape.k)
         indices, values, rest, spread = largest_of_parts(_rows(sampler, tell), r, size, shape.real)
+    values[sampler.left_out], rest[sampler.left_out] = 1.0 / shape.k, 1.0 - values.shape[1] / shape.k
     ids, split = np.asarray(sampler.split.graph.ids), sampler.split
     return Memberships(ids, indices, values, sampler.beta(), sampler.options.crossing, split.unlinked, rest, spread)
 
 
 def _entries(state: SparseState, r: int) -> tuple[Array, Array, Array, Array]:
     """As :func:`mmsbgen.sampler.diagnostics.memberships.largest_of_parts`, from sparse rows: at most R entries."""
-    k, floor, n = state.shape.k, state.shape.floor, state.shape.n_vertices
+    k, floor, n, known = state.shape.k, state.shape.floor, state.shape.n_vertices, 0
     most = min(state.shape.entries, k)
     indices = np.empty((n, min(r, most)), np.int32)
     values, rest = np.empty(indices.shape, state.shape.real), np.empty(n)
     counts, spread = np.zeros(k, np.int64), np.zeros(k)
 
-    def fill(given: tuple[int, Array, Array]) -> tuple[Array, Array, Array]:
-        """Fills in a part of the rows; returns how often each community is kept, and what is cut off."""
+    def fill(given: tuple[int, Array, Array]) -> tuple[int, Array, Array, Array]:
+        """Fills in a part of the rows.
+
+        Returns how many of them have entries, how often these keep each community, and what is cut off.
+        """
         kept, sizes = filled(*given[1:], k, floor)
         part, cut = slice(given[0], given[0] + len(kept)), sizes[:, r:].astype(np.float64)
         indices[part], values[part], rest[part] = kept[:, :r], sizes[:, :r], cut.sum(axis=1) + (k - most) * floor
-        return np.bincount(kept.ravel(), minlength=k), kept[:, r:].ravel(), cut.ravel()
+        used = given[1][:, 0] != NONE
+        kept, cut = (kept, cut) if used.all() else (kept[used], cut[used])
+        return len(kept), np.bincount(kept.ravel(), minlength=k), kept[:, r:].ravel(), cut.ravel()
 
     parts = ((first, *state.entries(first, min(first + _ROWS, n))) for first in range(0, n, _ROWS))
-    for found, communities, cut in side_by_side(fill, parts):
+    for size, found, communities, cut in side_by_side(fill, parts):
+        known += size
         counts += found
         np.add.at(spread, communities, cut)
-    return indices, values, rest, np.full(k, n * floor) - counts * floor + spread
+    return indices, values, rest, np.full(k, known * floor) - counts * floor + spread
 
 
 def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
@@ -108,7 +116,7 @@ def with_codes(found: Memberships, sampler: Sampler) -> Memberships:
     if whole or not _may_be_coded(found):
         return found
     codes, first = np.empty((len(found.indices), found.width), np.uint8), 0
-    for rows in _by_column(_rows(sampler), found.columns):
+    for rows in _by_column(_whole_rows(sampler), found.columns):
         codes[first : first + len(rows)] = encoded(rows)
         first += len(rows)
     return replace(found, codes=codes)
@@ -129,8 +137,8 @@ def with_samples(found: Memberships, sampler: Sampler) -> Memberships:
     coded = _may_be_coded(found)
     at: list[list[Array]] = [[], []]
     codes: list[list[Array]] = [[], []]
-    for first, stop in sampler.state_chunks():
-        for which, rows in enumerate(sampler.moments(first, stop)):
+    for (first, stop), both in zip(sampler.state_chunks(), _moments(sampler), strict=True):
+        for which, rows in enumerate(both):
             own = by_column(rows, found.columns)
             at[which].append(np.take_along_axis(own, found.indices[first:stop].astype(np.int64), axis=1))
             codes[which].append(encoded(own) if coded else np.zeros((0, 0), np.uint8))
@@ -239,9 +247,9 @@ def write(
                     archive.add(name, array)
             if whole is not None:
                 shape = (whole.shape.n_vertices, found.width)
-                archive.add_parts("pi", shape, whole.shape.real, _by_column(_rows(whole), found.columns))
+                archive.add_parts("pi", shape, whole.shape.real, _by_column(_whole_rows(whole), found.columns))
                 for which, name in enumerate(("pi_mean", "pi_sd") if found.posterior is not None else ()):
-                    parts = (whole.moments(*chunk)[which] for chunk in whole.state_chunks())
+                    parts = (both[which] for both in _moments(whole))
                     archive.add_parts(name, shape, whole.shape.real, _by_column(parts, found.columns))
         write_text(out / "communities.txt", text.result(), together)
         if graph is not None:
@@ -254,6 +262,30 @@ def _rows(sampler: Sampler, tell: Tell = lambda share: None) -> Iterator[Array]:
     for first, stop in sampler.state_chunks():
         yield sampler.rows(first, stop, mean=True)[0]
         tell(stop / sampler.shape.n_vertices)
+
+
+def _whole_rows(sampler: Sampler) -> Iterator[Array]:
+    """As :func:`_rows`, with 1/K for the vertices that the sweeps leave out."""
+    for chunk, rows in zip(sampler.state_chunks(), _rows(sampler), strict=True):
+        rows[_left_out(sampler, *chunk)] = 1.0 / sampler.shape.k
+        yield rows
+
+
+def _moments(sampler: Sampler) -> Iterator[tuple[Array, Array]]:
+    """Posterior means and standard deviations of pi, in parts of the vertices; the prior's where no sweep has been."""
+    mean = 1.0 / sampler.shape.k
+    variance = mean * (1.0 - mean) / (sampler.options.prior * sampler.shape.k + 1.0)
+    for chunk in sampler.state_chunks():
+        means, deviations = sampler.moments(*chunk)
+        at = _left_out(sampler, *chunk)
+        means[at], deviations[at] = mean, np.sqrt(variance)
+        yield means, deviations
+
+
+def _left_out(sampler: Sampler, first: int, stop: int) -> Array:
+    """Places in a range of the vertices that the sweeps leave out."""
+    found: Array = sampler.left_out[slice(*np.searchsorted(sampler.left_out, [first, stop]))] - first
+    return found
 
 
 def _by_column(parts: Iterator[Array], columns: npt.NDArray[np.int64]) -> Iterator[Array]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mmsbgen.base.progress import Stage, stage
 from mmsbgen.families.mmsb.numbers.row_layout import PLACED
-from mmsbgen.graph import Graph, Split
+from mmsbgen.graph import Split
 from mmsbgen.graph.ids import in_order
 from mmsbgen.kernels.build import BoundKernel
 from mmsbgen.sampler.options.options import Options
@@ -105,13 +105,13 @@ class Start:
             device.synchronize()
 
 
-def first_theta(graph: Graph, options: Options) -> Floats:
-    """Initial theta ``[2, K]``: drawn from Gamma(eta, 1), or for blocks a guess.
+def first_theta(density: float, options: Options) -> Floats:
+    """Initial theta ``[2, K]``: drawn from Gamma(eta, 1), or for blocks a guess from the graph's ``density``.
 
     The guess assumes communities five times as dense as the graph; the first sweep of blocks replaces it.
     """
     if options.block:
-        strength = min(0.9, max(0.05, 5 * graph.density))
+        strength = min(0.9, max(0.05, 5 * density))
         return np.repeat([[1.0 - strength], [strength]], options.n_communities, axis=1)
     rng = np.random.Generator(np.random.PCG64([options.seed, 2]))
     eta = np.array(options.eta)[:, None]
@@ -164,7 +164,7 @@ def communities(split: Split, k: int, seed: int, mover: Mover = in_threads) -> S
     ``mover`` finds the moves of local moving in large graphs.
     """
     # Small components are separate at any resolution; if they counted, the large component would not be split.
-    fewest = _SIZEABLE * split.graph.n_vertices / k
+    fewest = _SIZEABLE * (split.graph.n_vertices - split.unlinked.size) / k
     large = split.n_training_links > MANY
     total = None if large else _LEIDEN_RUNS
     with stage("looking for Leiden's communities", total, "runs", alone=large) as told:

@@ -167,6 +167,20 @@ class State:
         for i, slot in enumerate(slots.tolist()):
             self.device.write(self.buffers["pi"], padded[i : i + 1], slot)
 
+    def leave_out(self, vertices: Array) -> None:
+        """Give ``vertices`` ``[V]``, which no block contains, one row in common, below the rounding of sums over rows.
+
+        Only for a state whose slots are the identity.
+        """
+        if not vertices.size:
+            return
+        row = np.zeros((1, self.shape.row), self.shape.real)
+        row[:, : self.shape.k] = np.finfo(self.shape.real).eps / self.shape.k
+        self._write_rows(int(vertices[0]), row)
+        slots = np.arange(self.shape.n_vertices, dtype=np.uint32)
+        slots[vertices] = vertices[0]
+        self.device.write(self.buffers["slots"], slots)
+
     def reset_slots(self) -> None:
         """Reset the slots: vertex v in slot v, followed by the spare slots."""
         n = self.shape.n_vertices

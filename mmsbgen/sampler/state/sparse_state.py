@@ -1,6 +1,7 @@
 """The state of a chain with sparse rows on the device: entries of pi, row sums, sums of columns, theta and beta.
 
-A sweep reads the rows and writes new ones into a second pair of arrays; then the pairs take turns.
+A sweep reads the rows and writes new ones into a second pair of arrays; then the pairs take turns.  Vertices that no
+sweep contains have no entries, in either pair.
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ class SparseState(State):
         for arrays in self._turns:
             arrays.append(self.device.alloc(arrays[0].shape, arrays[0].dtype))
 
+    def copy_rows(self) -> None:
+        """Copy the rows into the arrays of new rows, for the vertices that no sweep writes."""
+        for rows, *others in self._turns:
+            for other in others:
+                self.device.copy(other, rows)
+
     def release(self) -> None:
         """Release the device memory."""
         super().release()
@@ -68,14 +75,16 @@ class SparseState(State):
         self.changed = True
         self.device.write(self.buffers["communities"], np.ascontiguousarray(communities, np.uint32))
         self.device.write(self.buffers["values"], np.ascontiguousarray(values, self.shape.real))
+        self.copy_rows()
         sums = np.zeros(self.shape.row, self.shape.real)
         sums[: self.shape.k] = totals(communities, values, self.shape.k, self.shape.floor)
         self.device.write(self.buffers["totals"], sums)
 
-    def place(self, vertices: Array, communities: Array, seed: int, row_sum: float) -> None:
+    def place(self, vertices: Array, communities: Array, left_out: Array, seed: int, row_sum: float) -> None:
         """Start: each vertex keeps the communities of its sets, in equal parts; others keep random ones.
 
-        ``vertices`` ``[S]``, ascending, and ``communities`` ``[S]`` are the sets.
+        ``vertices`` ``[S]``, ascending, and ``communities`` ``[S]`` are the sets.  Vertices ``left_out``, ascending,
+        keep none.
         """
         n, k, floor, real = self.shape.n_vertices, self.shape.k, self.shape.floor, self.shape.real
         most, sums = min(self.shape.entries, k), np.zeros(self.shape.row)
@@ -91,12 +100,14 @@ class SparseState(State):
             rank = np.arange(end - begin) - np.repeat(np.cumsum(sets) - sets, sets)
             inside = rank < most
             kept[own[inside], rank[inside]] = chosen[inside]
+            kept[left_out[slice(*np.searchsorted(left_out, [first, first + size]))] - first] = NONE
             count = np.where(sets > 0, np.minimum(sets, most), most)
             share = ((1.0 - (k - count) * floor) / count).astype(real)
             values = np.where(kept != NONE, share[:, None], real.type(0.0))
             self.device.write(self.buffers["communities"], kept, first)
             self.device.write(self.buffers["values"], values, first)
             sums[:k] += totals(kept, values, k, floor)
+        self.copy_rows()
         self.device.write(self.buffers["totals"], sums.astype(real))
         self.device.write(self.buffers["row_sums"], np.full(n, row_sum, real))
 

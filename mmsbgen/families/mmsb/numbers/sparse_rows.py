@@ -45,7 +45,8 @@ def kept(communities: Array, k: int) -> npt.NDArray[np.bool_]:
 
 
 def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
-    """Sums of the columns ``[K]`` of all rows."""
+    """Sums of the columns ``[K]`` of all rows that have entries."""
+    count = np.count_nonzero(communities[:, 0] != NONE)
 
     def of(first: int) -> Floats:
         found, end = np.zeros(k), min(first + _ROWS, len(communities))
@@ -55,7 +56,7 @@ def totals(communities: Array, values: Array, k: int, floor: float) -> Floats:
             np.add.at(found, some[used].astype(np.intp), sizes[used].astype(np.float64) - floor)
         return found
 
-    return sum(side_by_side(of, range(0, len(communities), _ROWS)), np.full(k, len(communities) * floor))
+    return sum(side_by_side(of, range(0, len(communities), _ROWS)), np.full(k, count * floor))
 
 
 def filled(communities: Array, values: Array, k: int, floor: float) -> tuple[npt.NDArray[np.int64], Array]:
