@@ -295,17 +295,17 @@ def test_links_that_an_entry_explains_best_are_counted_on_the_device(processor: 
     assert np.array_equal(rows.best_links(members), right[1])
 
 
-def test_evidence_is_that_of_the_links_one_by_one(processor: Device, chain) -> None:
+def test_members_are_those_of_the_links_one_by_one(processor: Device, chain) -> None:
     """Where both ends keep the community that explains a link best: links are within cliques."""
     inside = [(10 * c + b, 10 * c + a) for c in range(12) for a in range(10) for b in range(a) if (a + b + c) % 3]
     parts = split(graph_of(120, inside), validation=0.05, seed=1)
     sampler = chain(processor, parts, n_communities=40, entries=8, **SPARSE)
     run(sampler, [np.concatenate(CLIQUES[:2]), *CLIQUES[2:]], 4)
     best = best_communities(sampler, parts.training_links)[0]
-    right = prune.evidence(parts.training_links, best, parts.training_adjacency.degrees, 40)
-    ratios, used = prune.sparse_evidence(sampler)
-    assert np.count_nonzero(right) >= 11
-    assert ratios == pytest.approx(right)
+    right = prune.members_by_links(parts.training_links, best, parts.training_adjacency.degrees, 40)
+    sets, used = prune.members(sampler)
+    assert np.count_nonzero(prune.evidence(right, parts.training_adjacency)) >= 11
+    assert np.array_equal(sets.toarray(), right.toarray())
     assert np.array_equal(np.flatnonzero(used), np.unique(best))
 
 

@@ -1,23 +1,24 @@
 """Pruning: empty the communities of the model that the held-out pairs do not need.
 
 With more communities than a graph has, the model spends the others on links that are chance: small sets of vertices
-with a few more links than others.  A set's evidence is the log-likelihood ratio of its links against the density of the
-graph, over the cost of naming its members, log C(N, n) (minimum description length).  Communities are removed in the
-order of this ratio: as many as leave the held-out log-likelihood within one standard error (Breiman et al. 1984).
+with a few more links than others.  A set's evidence is the log-likelihood ratio of its links against what chance or
+the other communities predict there, over the cost of naming its members, log C(N, n) (minimum description length).
+Communities are removed in the order of this ratio: as many as leave the held-out log-likelihood within one standard
+error (Breiman et al. 1984).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.special import gammaln
 
 from mmsbgen.base.processes import chosen_in_parts, side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
-from mmsbgen.graph.graph import repeated
+from mmsbgen.graph.graph import Adjacency
 from mmsbgen.graph.ids import in_order
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
@@ -33,7 +34,7 @@ _KEPT = 0.5
 #: A member has at least this number of links that the community explains best: more than chance, or most of its links.
 _LEAST_LINKS, _LIKELY, _MOST = 2, 0.5, 0.5
 #: Factor for the entries of removed communities, which must stay positive.
-_EMPTIED = 1e-3
+EMPTIED = 1e-3
 #: Mass of a row in removed communities below which the row stays as it is.
 _NEGLIGIBLE = 1e-2
 #: Pairs with sparse rows that a thread takes at a time.
@@ -44,108 +45,101 @@ _LINKS = 1 << 20
 _ELEMENTS = 1 << 20
 
 
-#: Takes which candidates ``[M]`` are members; returns how many links between members each community has, ``[K]``.
-_Inside = Callable[[npt.NDArray[np.bool_]], Array]
+class Members(NamedTuple):
+    """Members of communities, ``sets`` ``[N, K]`` of 0 and 1, and which communities explain a link best, ``used``."""
+
+    sets: csr_array
+    used: npt.NDArray[np.bool_]
 
 
-class _Counted(NamedTuple):
-    """Candidates ``[M]``: communities explain ``counts`` links of the vertices best, at least _LEAST_LINKS each."""
+def member_sets(vertices: Ints, communities: Ints, counts: Floats, degrees: Ints, k: int) -> csr_array:
+    """Members ``[N, K]``, 0 or 1, of candidates ``[M]``: communities explain ``counts`` links of the vertices best.
 
-    vertices: Ints
-    communities: Ints
-    counts: Floats
-    inside: _Inside
-
-    def evidence(self, degrees: Ints, k: int, n_links: int) -> Floats:
-        """Evidence over cost ``[K]`` of the communities of a graph of ``n_links``; 0 for empty ones."""
-        n_vertices = int(np.count_nonzero(degrees))
-        chances = member_chances(self.vertices, self.communities, self.counts, degrees, k, residual=False)
-        members = (chances > _LIKELY) | (self.counts > _MOST * degrees[self.vertices])
-        sizes = np.bincount(self.communities[members], minlength=k)
-        inside = self.inside(members)
-        density = 2.0 * n_links / (n_vertices * (n_vertices - 1.0))
-        found = np.zeros(k)
-        for community in np.flatnonzero(inside > density * sizes * (sizes - 1) / 2):
-            size, count = int(sizes[community]), int(inside[community])
-            chance = density * size * (size - 1) / 2
-            ratio = count * math.log(count / chance) - count + chance
-            found[community] = ratio / max(_log_choose(n_vertices, size), 1.0)
-        return found
-
-
-def evidence(links: Array, best: Ints, degrees: Ints, k: int) -> Floats:
-    """Evidence over cost ``[K]`` of the communities; 0 for empty ones.
-
-    ``best`` ``[E]`` is the community that explains each of the training links ``[E, 2]`` best, ``degrees`` ``[N]``
-    counts the links of each vertex.
+    A candidate has at least :data:`_LEAST_LINKS` of them; a vertex has ``degrees`` ``[N]`` links.
     """
+    chances = member_chances(vertices, communities, counts, degrees, k, residual=False)
+    own = np.flatnonzero((chances > _LIKELY) | (counts > _MOST * degrees[vertices]))
+    at = vertices[own].astype(np.int64), communities[own].astype(np.int64)
+    return csr_array((np.ones(own.size), at), shape=(degrees.size, k))
+
+
+def members_by_links(links: Array, best: Ints, degrees: Ints, k: int) -> csr_array:
+    """As :func:`member_sets`; ``best`` ``[E]`` is the community that explains each of ``links`` ``[E, 2]`` best."""
     n_vertices = degrees.size
 
-    def of(part: slice) -> tuple[Ints, _InOrder]:
-        """The links of a part of the communities, and the ends of these by community and vertex."""
+    def of(part: slice) -> tuple[Array, ...]:
+        """Communities times N plus vertices of a part of the communities, and their numbers of links."""
         own = np.flatnonzero((best >= part.start) & (best < part.stop))
-        return own, _sorted_ends((best[own, None] * n_vertices + links[own]).ravel())
+        ends = in_order((best[own, None] * n_vertices + links[own]).ravel())[0]
+        keys, counts = np.unique(ends, return_counts=True)
+        several = counts >= _LEAST_LINKS
+        return keys[several], counts[several].astype(np.float64)
 
-    ordered = list(side_by_side(of, even_parts(np.bincount(best, minlength=k), _LINKS)))
-    keys, counts = (np.concatenate([ends[at] for _, ends in ordered]) for at in (0, 1))
-    several = counts >= _LEAST_LINKS
-    communities, vertices = np.divmod(keys[several], n_vertices)
-    firsts = np.cumsum([0, *(ends.keys.size for _, ends in ordered)])
-
-    def inside(members: npt.NDArray[np.bool_]) -> Ints:
-        is_member = np.zeros(keys.size, bool)
-        is_member[several] = members
-
-        def of_part(number: int) -> Ints:
-            own, ends = ordered[number]
-            of_ends = np.empty(own.size * 2, bool)
-            of_ends[ends.places] = repeated(is_member[firsts[number] : firsts[number + 1]].view(np.uint8), ends.counts)
-            return np.bincount(best[own[of_ends[::2] & of_ends[1::2]]], minlength=k)
-
-        return sum(side_by_side(of_part, range(len(ordered))), np.zeros(k, np.int64))
-
-    return _Counted(vertices, communities, counts[several], inside).evidence(degrees, k, len(links))
+    found = list(side_by_side(of, even_parts(np.bincount(best, minlength=k), _LINKS)))
+    keys, counts = (np.concatenate([part[at] for part in found]) for at in (0, 1))
+    communities, vertices = np.divmod(keys, n_vertices)
+    return member_sets(vertices, communities, counts, degrees, k)
 
 
-def sparse_evidence(sampler: Sampler) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """As :func:`evidence`, of sparse rows; the device counts the links.  And which communities explain a link best."""
-    rows, k, adjacency = SparseRows(sampler), sampler.shape.k, sampler.split.training_adjacency
-    counts, communities = rows.best_links(), rows.communities()
-    numbers, kept, r = counts.ravel(), communities.ravel(), counts.shape[1]
+def members(sampler: Sampler) -> Members:
+    """The members of a chain's communities, by the training links; the device counts those of sparse rows."""
+    k, degrees = sampler.shape.k, sampler.split.training_adjacency.degrees
+    if not sampler.options.sparse:
+        links = sampler.split.training_links
+        best, _ = best_communities(sampler, links)
+        return Members(members_by_links(links, best, degrees, k), np.bincount(best, minlength=k) > 0)
+    rows = SparseRows(sampler)
+    explained, kept = rows.best_links(), rows.communities()
+    numbers, of, r = explained.ravel(), kept.ravel(), explained.shape[1]
 
     def candidates(part: slice) -> tuple[Array, ...]:
         own = part.start + np.flatnonzero(numbers[part] >= _LEAST_LINKS)
-        return own, (own // r).astype(np.uint32), kept[own], numbers[own].astype(np.float64)
+        return (own // r).astype(np.uint32), of[own], numbers[own].astype(np.float64)
 
-    at, vertices, of, explained = chosen_in_parts(candidates, numbers.size)
-
-    def inside(members: npt.NDArray[np.bool_]) -> Array:
-        mask, own = np.zeros(counts.size, bool), np.flatnonzero(members)
-        mask[at[own]] = True
-        both = rows.best_links(mask.reshape(counts.shape)).ravel()[at[own]]
-        return np.bincount(of[own], both, k) / 2  # at both ends
-
-    counted = _Counted(vertices, of, explained, inside)
-    return counted.evidence(adjacency.degrees, k, adjacency.neighbours.size // 2), rows.best_of(counts, communities) > 0
+    vertices, communities, counts = chosen_in_parts(candidates, numbers.size)
+    return Members(member_sets(vertices, communities, counts, degrees, k), rows.best_of(explained, kept) > 0)
 
 
-class _InOrder(NamedTuple):
-    """Distinct ``keys`` ``[U]``, ascending, their ``counts`` ``[U]``, and the ``places`` ``[M]`` of all in order."""
+def worth(links: Floats, chance: Floats, sizes: Floats, n_vertices: int) -> tuple[Floats, Floats]:
+    """Evidence of ``links`` in sets of ``sizes`` against those by ``chance``, and the cost of naming the sets, ``[K]``.
 
-    keys: Ints
-    counts: Ints
-    places: Ints
-
-
-def _sorted_ends(keys: Ints) -> _InOrder:
-    """The ``keys`` ``[M]`` in order."""
-    ascending, places = in_order(keys)
-    starts = np.flatnonzero(np.concatenate([np.ones(min(1, keys.size), bool), ascending[1:] != ascending[:-1]]))
-    return _InOrder(ascending[starts], np.diff(np.append(starts, keys.size)), places)
+    The evidence, in nats, is a log-likelihood ratio of Poisson counts; 0 where there are fewer links than by chance.
+    """
+    more = links > chance
+    found = np.zeros(links.shape)
+    found[more] = links[more] * np.log(links[more] / chance[more]) - links[more] + chance[more]
+    cost = gammaln(n_vertices + 1.0) - gammaln(sizes + 1.0) - gammaln(n_vertices - sizes + 1.0)
+    return found, np.maximum(cost, 1.0)
 
 
-def _log_choose(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+def evidence(sets: csr_array, adjacency: Adjacency) -> Floats:
+    """Evidence over cost ``[K]`` of communities with the members ``sets`` ``[N, K]``; 0 for empty ones.
+
+    Links are compared with those by chance, or with those that other communities predict where these are more: of the
+    pairs in an overlap with another community, the share that it has linked of all its pairs.
+    """
+    n = sets.shape[0]
+    offsets, neighbours = adjacency.offsets, adjacency.neighbours
+
+    def of(part: slice) -> Floats:
+        """Ends of links between members, of a part of the vertices."""
+        begin, end = offsets[part.start], offsets[part.stop]
+        rows = neighbours[begin:end].astype(np.int64), offsets[part.start : part.stop + 1] - begin
+        own = csr_array((np.ones(int(end - begin)), *rows), shape=(part.stop - part.start, n))
+        return np.asarray((own @ sets).multiply(sets[part]).sum(axis=0)).ravel()
+
+    links = sum(side_by_side(of, even_parts(adjacency.degrees, _LINKS)), np.zeros(sets.shape[1])) / 2.0
+    sizes = np.asarray(sets.sum(axis=0)).ravel()
+    pairs = sizes * (sizes - 1.0) / 2.0
+    shared = (sets.T @ sets).tocoo()
+    own = shared.row != shared.col
+    one, other, count = shared.row[own], shared.col[own], shared.data[own]
+    predicted = count * (count - 1.0) / 2.0 * (links / pairs.clip(min=1.0))[other]
+    linked = int(np.count_nonzero(adjacency.degrees))
+    density = neighbours.size / (linked * (linked - 1.0))
+    chance = np.maximum(density * pairs, np.bincount(one, predicted, sizes.size))
+    ratio, cost = worth(links, chance, sizes, linked)
+    return ratio / cost
 
 
 def log_likelihoods(first: Floats, second: Floats, beta: Floats, delta: float, links: npt.NDArray[np.bool_]) -> Floats:
@@ -169,12 +163,8 @@ def needless(sampler: Sampler) -> Ints:
     pairs, links = (np.delete(array, split.unlinked_validation, axis=0) for array in (pairs, links))
     if min(np.count_nonzero(links), np.count_nonzero(~links)) < 2:
         return np.zeros(0, np.int64)
-    if sampler.options.sparse:
-        ratios, used = sparse_evidence(sampler)
-    else:
-        training = split.training_links
-        best, _ = best_communities(sampler, training)
-        ratios, used = evidence(training, best, split.training_adjacency.degrees, k), np.bincount(best, minlength=k) > 0
+    sets, used = members(sampler)
+    ratios = evidence(sets, split.training_adjacency)
     order = np.argsort(ratios, kind="stable")
     density = split.density
     mean, variance = np.zeros(k), np.zeros(k)
@@ -274,14 +264,14 @@ def prune(sampler: Sampler) -> int:
         return 0
     options = sampler.options
     if isinstance(sampler.state, SparseState):
-        sampler.state.shrink(removed, _EMPTIED)
+        sampler.state.shrink(removed, EMPTIED)
         return int(removed.size)
     for first, stop in sampler.state_chunks():
         rows = sampler.rows(first, stop)[0]
         at = np.flatnonzero(rows[:, removed].sum(axis=1) > _NEGLIGIBLE)
         if at.size:
             new = rows[at].astype(np.float64)
-            new[:, removed] *= _EMPTIED
+            new[:, removed] *= EMPTIED
             new /= new.sum(axis=1, keepdims=True)
             sampler.state.replace_rows(first + at, new, options.seed, sampler.iteration)
     return int(removed.size)
