@@ -55,10 +55,14 @@ def test_evidence_by_hand():
 
 
 def test_a_part_of_a_community_has_no_evidence_of_its_own():
-    """Of 30 vertices, all 10 of a clique are a community; so are 4 of them that explain 6 of its links."""
+    """Of 30 vertices, all 10 of a clique are a community; so are 4 of them that explain 6 of its links.
+
+    The others are in pairs.
+    """
     a, b = np.triu_indices(10, 1)
-    links, best = np.stack([a, b], axis=1), np.where(b < 4, 1, 0)
-    found = evidence(links, best, degrees_of(links, 30), 2)
+    links = np.concatenate([np.stack([a, b], axis=1), np.arange(10, 30).reshape(-1, 2)])
+    best = np.concatenate([np.where(b < 4, 1, 0), np.full(10, 2)])
+    found = evidence(links, best, degrees_of(links, 30), 3)
     assert found[0] > 1.0
     assert found[1] == 0.0
 
