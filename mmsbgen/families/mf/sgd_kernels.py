@@ -36,7 +36,9 @@ _TRACED = Axis(
 #: Coordinates that a work-item keeps in registers, at most.
 _COORDINATES = 256
 #: Ratings of the busiest row in a stretch; and teams that want it at once.
-_OF_THE_BUSIEST, _WANTING = 16, 4
+_OF_THE_BUSIEST, _WANTING = 64, 3
+#: Share of the ratings that the busiest row has at least where teams take 8 users at once.
+_BUSY = 1e-3
 #: Bytes of the rows of a cell of a processor.
 _CACHE = 1 << 19
 #: Work-items that a multiprocessor holds whatever registers they need: 65,536 of them, at most 255 each.
@@ -207,9 +209,11 @@ def _nodes_default(problem: Problem, traits: Traits) -> dict[str, Any]:
     return found
 
 
-def _together(config: dict[str, Any], problem: Problem, traits: Traits) -> dict[str, Any]:
+def _together(
+    config: dict[str, Any], problem: Problem, traits: Traits, most: tuple[int, ...] = (8, 4)
+) -> dict[str, Any]:
     """Several users at once where that hides how long a device's memory takes."""
-    tried = ({"together": each} for each in ((8, 4) if traits.kind == "gpu" else ()))
+    tried = ({"together": each} for each in (most if traits.kind == "gpu" else ()))
     return next((each for each in tried if _rows_at_once(config | each, problem, traits) is None), {"together": 1})
 
 
@@ -226,7 +230,8 @@ def _locks_default(problem: Problem, traits: Traits) -> dict[str, Any]:
     else:
         wanted = 16 * traits.compute_units
     stretches = next((each for each in STRETCHES[1:] if each >= wanted), STRETCHES[-1])
-    return found | {"stretches": stretches} | _together(found, problem, traits)
+    busy = degree >= _BUSY * problem.integer("ratings")
+    return found | {"stretches": stretches} | _together(found, problem, traits, (8, 4) if busy else (4,))
 
 
 def _hybrid_default(problem: Problem, traits: Traits) -> dict[str, Any]:
