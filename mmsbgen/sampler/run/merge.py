@@ -67,16 +67,16 @@ def joined(sets: csr_array, links: ExplainedBest, n_links: int, n: int) -> Ints:
     while True:
         sizes = np.asarray(sets.sum(axis=0)).ravel()
         own = _gain(inside, sizes, density, n).clip(min=0.0)
-        shared = sets.T @ sets
         between = leaving @ sets
-        between = between + between.T
-        one, other = (between + shared).tocoo().coords
+        # Links between two communities, and i times their common members: look-ups in rows would take longer.
+        common = (between + between.T + 1j * (sets.T @ sets)).tocoo()
+        one, other = common.coords
         pairs = np.flatnonzero((one < other) & (sizes[one] > 0) & (sizes[other] > 0))
         if not pairs.size:
             return into
-        one, other = one[pairs], other[pairs]
-        both = sizes[one] + sizes[other] - np.asarray(shared[one, other]).ravel()
-        count = inside[one] + inside[other] + np.asarray(between[one, other]).ravel()
+        one, other, number = one[pairs], other[pairs], common.data[pairs]
+        both = sizes[one] + sizes[other] - number.imag
+        count = inside[one] + inside[other] + number.real
         gains = _gain(count, both, density, n) - own[one] - own[other]
         step, free = np.arange(k), np.ones(k, bool)
         for at in np.argsort(-gains, kind="stable")[: np.count_nonzero(gains > 0.0)].tolist():
