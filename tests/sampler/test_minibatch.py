@@ -127,7 +127,7 @@ def test_batches_fit_what_is_allocated(awkward, name):
 
 
 @pytest.mark.parametrize("size", [1, 5, 7, 14, 100])
-def test_a_sweep_of_blocks_updates_every_vertex_once(awkward, size):
+def test_a_sweep_of_blocks_updates_every_vertex_with_links_once(awkward, size):
     s = sources(awkward, size, mini_batch="block")
     per_sweep = host_batches.sweeps_of(s).per_sweep
     orders = []
@@ -135,8 +135,8 @@ def test_a_sweep_of_blocks_updates_every_vertex_once(awkward, size):
         batches = [host_batch(s, sweep * per_sweep + part + 1) for part in range(per_sweep)]
         seen = np.concatenate([batch.vertices for batch in batches])
         orders.append(seen.tolist())
-        assert sorted(seen.tolist()) == list(range(14))
         degrees = awkward.training_adjacency.degrees
+        assert sorted(seen.tolist()) == np.flatnonzero(degrees).tolist()
         assert all(np.all(np.diff(degrees[batch.vertices].astype(int)) <= 0) for batch in batches)
         assert {batch.vertices.size for batch in batches} <= {14 // per_sweep, -(-14 // per_sweep)}
     assert size >= 14 or orders[0] != orders[1]

@@ -115,8 +115,8 @@ def worth(links: Floats, chance: Floats, sizes: Floats, n_vertices: int) -> tupl
 def evidence(sets: csr_array, adjacency: Adjacency) -> Floats:
     """Evidence over cost ``[K]`` of communities with the members ``sets`` ``[N, K]``; 0 for empty ones.
 
-    Links are compared with those by chance, or with those that other communities predict where these are more: of the
-    pairs in an overlap with another community, the share that it has linked of all its pairs.
+    Links are compared with those by chance, or with those that another community predicts where these are more: of the
+    pairs in the overlap with it, the share that it has linked of all its pairs.
     """
     n = sets.shape[0]
     offsets, neighbours = adjacency.offsets, adjacency.neighbours
@@ -134,10 +134,11 @@ def evidence(sets: csr_array, adjacency: Adjacency) -> Floats:
     shared = (sets.T @ sets).tocoo()
     own = shared.row != shared.col
     one, other, count = shared.row[own], shared.col[own], shared.data[own]
-    predicted = count * (count - 1.0) / 2.0 * (links / pairs.clip(min=1.0))[other]
+    predicted = np.zeros(sizes.size)
+    np.maximum.at(predicted, one, count * (count - 1.0) / 2.0 * (links / pairs.clip(min=1.0))[other])
     linked = int(np.count_nonzero(adjacency.degrees))
     density = neighbours.size / (linked * (linked - 1.0))
-    chance = np.maximum(density * pairs, np.bincount(one, predicted, sizes.size))
+    chance = np.maximum(density * pairs, predicted)
     ratio, cost = worth(links, chance, sizes, linked)
     return ratio / cost
 
