@@ -197,8 +197,8 @@ def from_table(table: Any, library: str, reading: ReadingOptions, name: str) -> 
     else:
         places, ids = number_ids([*_items(first), *_items(second)], name=name)
     pairs = places.reshape(2, -1)
-    named = [found[at] for at in weight_columns(found, [found.index(end) for end in ends], reading)]
-    weights = {column: _weights(_column(table, library, column), library) for column in named}
+    among = weight_columns(found, [found.index(end) for end in ends], reading)
+    weights = [(found[at], _weights(_column_at(table, library, at), library)) for at in among]
     if (kept := kept_of_columns(weights, reading, name)) is not None:
         pairs = pairs[:, kept]
     return build_graph(pairs[0], pairs[1], ids, name=name)
@@ -252,6 +252,11 @@ def _values(table: Any, library: str, column: Any, name: str) -> NDArray[np.int6
 
 def _column(table: Any, library: str, column: Any) -> Any:
     return table.column(column) if library == "pyarrow" else table[column]
+
+
+def _column_at(table: Any, library: str, at: int) -> Any:
+    """A column whose name others may have."""
+    return table.iloc[:, at] if library == "pandas" else table.column(at) if library == "pyarrow" else table[:, at]
 
 
 def _type(part: Any, library: str) -> str:

@@ -191,8 +191,8 @@ def kept_of_some(weights: Sequence[Any], rule: ReadingOptions, name: str) -> NDA
     return kept_links([1 if weight is None else weight for weight in weights], rule, name)
 
 
-def kept_of_columns(weights: Mapping[Any, Any], rule: ReadingOptions, name: str) -> NDArray[np.bool_] | None:
-    """As :func:`kept_links`, by the columns of a table that may be weights, each by its name.
+def kept_of_columns(weights: Sequence[tuple[Any, Any]], rule: ReadingOptions, name: str) -> NDArray[np.bool_] | None:
+    """As :func:`kept_links`, by the columns of a table that may be weights, each with its name: several may share it.
 
     Raises:
         InputError: As :func:`kept_links`, and if a threshold may mean several columns or none.
@@ -201,11 +201,12 @@ def kept_of_columns(weights: Mapping[Any, Any], rule: ReadingOptions, name: str)
         need_weights(rule, name)
         return None
     if rule.threshold is not None and len(weights) > 1:
+        several = ", ".join(str(column) for column, _ in weights)
         raise InputError(
-            f"{name} has several columns of weights, {', '.join(map(str, weights))}; name one third: --columns A,B,W "
+            f"{name} has several columns of weights, {several}; name one third: --columns A,B,W "
             "(columns=(A, B, W) in Python)"
         )
-    kept, *_ = [kept_links(each, rule, f"column {column} of {name}") for column, each in weights.items()]
+    kept, *_ = [kept_links(each, rule, f"column {column} of {name}") for column, each in weights]
     return kept
 
 

@@ -104,18 +104,20 @@ def test_a_stage_that_fails_ends_and_its_error_goes_on() -> None:
 _DRAWING = """
 import time
 from mmsbgen import detect
-from mmsbgen.cli.shared import progress_display
+from mmsbgen.cli.shared import console, progress_display
 progress_display.FIRST = 0.1
 from mmsbgen.base.progress import listening, stage
 with listening(progress_display.StageDisplay()), stage("reading a graph", 100, "B") as one:
     for done in range(30):
         one.tell(done)
         time.sleep(0.05)
+        if done == 20:
+            console.say("a message")
 """
 
 
 @pytest.mark.slow
-def test_on_a_terminal_a_bar_is_drawn_and_gone_in_the_end(tmp_path: Path) -> None:
+def test_on_a_terminal_a_bar_is_drawn_below_messages_and_gone_in_the_end(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     run = subprocess.Popen(
         [sys.executable, "-c", _DRAWING], stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"}
@@ -136,6 +138,7 @@ def test_on_a_terminal_a_bar_is_drawn_and_gone_in_the_end(tmp_path: Path) -> Non
     assert "reading a graph" in text
     assert "% done" in text
     assert "━" in text
+    assert "\x1b[2Ka message\r\n" in text
     assert text.rstrip().endswith("\x1b[2K") or text.endswith("\x1b[?25h") or "\x1b[2K" in text[-40:], repr(text[-80:])
 
 

@@ -80,6 +80,11 @@ REFUSED: list[tuple[str, str, str]] = [
     ("adjacency.csv", "a,b,c\nb,c\n", "row 2 has 2 columns and the first has 3"),
     ("adjacency.txt", "a b c\nb c\n", "line 1: 'a b c' has 3 fields"),
     ("two-weights.csv", NAMES.assign(weight=1, weights=[1, 2, 1]).to_csv(index=False), "a link has weight 2;"),
+    (
+        "alike-weights.csv",
+        "source,target,weight,weight\n1,2,5,1\n2,3,1,1\n",
+        "column weight of the table: a link has weight 5;",
+    ),
     ("konect", "% sym weighted\n1 2 3\n2 3 1\n", "a link has weight 3;"),
     ("times.txt", "1 2 1082040961\n2 3 1082155839\n", "'1082040961', may be a weight"),
     ("two-signs.txt", "1\t2 0.7\n1\t3 0.5\n", "'2 0.7' in one column is several numbers"),

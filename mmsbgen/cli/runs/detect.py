@@ -18,7 +18,7 @@ from mmsbgen.cli.shared import logs
 from mmsbgen.cli.shared.command_options import Communities, GuidedCommand, NamedPath, grouped, option, readable_path
 from mmsbgen.cli.shared.common import ARGUMENTS, INTERRUPTED
 from mmsbgen.cli.shared.configuration import shared_option
-from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.console import say, shown
 from mmsbgen.cli.shared.declared_flags import declared_flags, reading_flags, reading_of
 from mmsbgen.cli.shared.logs import is_quiet, is_verbose, json_option, log_options, no_progress
 from mmsbgen.sampler.options.options import Options
@@ -136,7 +136,7 @@ def _detect(context: click.Context, graph: Path, given: dict[str, Any], world: W
     def message(text: str) -> None:
         logs.note(text)
         if not no_progress(context):
-            click.echo(shown(text), err=True)
+            say(text)
 
     resume = None if given["resume"] is None else checkpoint_in(given["resume"])
     out = resume.parent if given["out"] is None and resume is not None else given["out"]

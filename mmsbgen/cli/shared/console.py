@@ -37,6 +37,12 @@ def stderr() -> Console:
     return Console(stderr=True)
 
 
+def say(text: str) -> None:
+    """Print a text on standard error, above what a progress bar draws there, which ``click.echo`` writes through."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{shown(text)}\n")
+
+
 def keep_streams() -> None:
     """Make this process's standard output and error drop what nobody can read, instead of raising ``OSError``.
 

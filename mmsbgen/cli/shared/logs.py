@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from mmsbgen.cli.shared.command_options import NamedPath, grouped, option
-from mmsbgen.cli.shared.console import shown
+from mmsbgen.cli.shared.console import say, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")
@@ -83,7 +83,7 @@ def is_verbose(ctx: click.Context) -> bool:
 def tell(text: str) -> None:
     """Print a message of the current command on standard error, unless messages are unwanted."""
     if not is_quiet(click.get_current_context()):
-        click.echo(shown(text), err=True)
+        say(text)
 
 
 def no_progress(ctx: click.Context) -> bool:
@@ -180,7 +180,7 @@ class _Shown(logging.Handler):
             return
         try:
             form = _FOR_USERS if getattr(record, "for_users", False) else _PLAIN
-            click.echo(form.format(record), err=True)
+            say(form.format(record))
         except Exception:  # logging must not end what it tells of
             self.handleError(record)
 

@@ -77,8 +77,9 @@ def _default_blocks(problem: Problem, traits: Traits) -> int:
 
 
 def _default(problem: Problem, traits: Traits) -> Config:
+    most = min(256, traits.max_block_size) if traits.kind == "gpu" else 1
     found: dict[str, Any] = {
-        "block_size": 256 if traits.kind == "gpu" else 1,
+        "block_size": max(int(size) for size in BLOCK.values if int(size) <= most),
         "vector_width": widest(problem, traits),
         "blocks": _default_blocks(problem, traits),
     }

@@ -119,13 +119,13 @@ def _numbered_with(
     """The numbers of the graph's ids, then of ``vertices``, among all of them; and these, ordered."""
     ids = graph.ids
     if isinstance(vertices, str | os.PathLike):
-        more: list[Any] = _ids_of_lines(Path(vertices))
+        words = _ids_of_lines(Path(vertices))
+        if ids.dtype.kind == "i" and (numbers := as_int64(Words.of(words))) is not None:
+            found, place = number_integers(np.concatenate([ids, numbers]))
+            return place, found
+        more: list[Any] = [word.decode() for word in words]
         _refuse_columns(Path(vertices), more, ids)
-        if ids.dtype.kind == "i":
-            if (numbers := as_int64(Words.of([word.encode() for word in more]))) is not None:
-                found, place = number_integers(np.concatenate([ids, numbers]))
-                return place, found
-            ids = ids.astype(str)
+        ids = ids.astype(str) if ids.dtype.kind == "i" else ids
     else:
         more = list(vertices)
     return number_ids([*ids.tolist(), *more], name=graph.name)
@@ -146,15 +146,14 @@ def _refuse_columns(file: Path, words: list[str], ids: NDArray[np.generic]) -> N
         raise InputError(f"{file}: all ids are integers but the first, {words[0]!r}; leave it out if it is a header")
 
 
-def _ids_of_lines(file: Path) -> list[str]:
-    words, raw = [], read_graph_bytes(file)
+def _ids_of_lines(file: Path) -> list[bytes]:
+    raw = read_graph_bytes(file)
     need_fields(file, raw, "text")
     # Not splitlines(): an id may contain characters such as U+2028.
-    for number, line in enumerate(text_lines(file, raw).decode().split("\n"), 1):
-        word = line.strip(" \t\r")
-        if word[:1] in ("", "#", "%"):
-            continue
-        if "\t" in word:
-            raise InputError(f"{file}, line {number}: {word!r} is no one id; give one a line, of all vertices")
-        words.append(word)
+    lines = [line.strip(b" \t\r") for line in text_lines(file, raw).split(b"\n")]
+    words = [word for word in lines if word and word[0] not in b"#%"]
+    if (odd := next((word for word in words if b"\t" in word), None)) is not None:
+        raise InputError(
+            f"{file}, line {lines.index(odd) + 1}: {odd.decode()!r} is no one id; give one a line, of all vertices"
+        )
     return words

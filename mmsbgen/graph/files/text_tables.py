@@ -114,10 +114,10 @@ def read_ends(text: str, delimiter: str | None, reading: ReadingOptions) -> tupl
     shown = _shown(rows)
     header, ends = link_columns(rows, reading, shown)
     body = rows[header:]
-    weights = {
-        rows[0][at] if header else at + 1: [with_point(row[at]) for row in body]
+    weights = [
+        (rows[0][at] if header else at + 1, [with_point(row[at]) for row in body])
         for at in weight_columns(rows[0] if header else (), ends, reading)
-    }
+    ]
     kept = kept_of_columns(weights, reading, "the table")
     first, second = ([row[end] for row in body] for end in ends[:2])
     comment = next((word for word in (*first, *second) if " #" in word), None)

@@ -37,8 +37,9 @@ class ServiceMetrics:
         self._seconds.labels(route).observe(seconds)
 
     def text(self, jobs: Mapping[str, int]) -> bytes:
-        """All metrics in Prometheus' text format, with the number of jobs in each state."""
-        self.jobs.clear()
+        """All metrics in Prometheus' text format, with the number of jobs in each state if known."""
+        if not jobs:  # clearing always would take rows from a scrape at the same time
+            self.jobs.clear()
         for state, count in jobs.items():
             self.jobs.labels(state).set(count)
         return generate_latest(self.registry)

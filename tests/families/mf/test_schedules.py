@@ -172,9 +172,9 @@ def test_kept_rows_have_the_bits_of_launches(opencl_device: Device, monkeypatch:
     check_that_kept_rows_have_the_bits_of_launches(opencl_device, monkeypatch)
 
 
-@pytest.mark.parametrize("dialect", ["cuda", "opencl"])
-def test_defaults_are_valid_on_gpus(dialect: str) -> None:
-    traits = Traits(dialect, "gpu", sub_group_size=32, compute_units=132)
+@pytest.mark.parametrize(("dialect", "block"), [("cuda", 1024), ("opencl", 1024), ("opencl", 96)])
+def test_defaults_are_valid_on_gpus(dialect: str, block: int) -> None:
+    traits = Traits(dialect, "gpu", block, sub_group_size=32, compute_units=132)
     for k, dtype, degree in itertools.product((1, 16, 20, 32, 64, 128, 512, 1024), ("float32", "float64"), (9, 10**5)):
         problem = MF.problem(K=k, dtype=dtype, degree=degree, ratings=10**7, users=10**6, items=10**6)
         for spec in MF.kernels.values():
