@@ -59,15 +59,11 @@ def changed_graph(before: Graph, add: Graph | None = None, remove: Graph | None 
     wanted = empty if add is None else link_keys(add.links, others.pop(0))
     gone = empty if remove is None else link_keys(remove.links, others.pop(0))
     if add is not None and remove is not None and (both := wanted[_within(wanted, gone)]).size:
-        raise InputError(
-            f"{_link(ids, both)} is to be added by {plain(add.name)} and removed by {plain(remove.name)}: name it in "
-            "one of them"
-        )
+        raise InputError(f"{_link(ids, both)} is to be added and to be removed: name it in one of the two")
     if remove is not None and (unknown := gone[~_within(gone, there)]).size:
         raise InputError(
-            f"{plain(remove.name)}: {_link(ids, unknown)} is not in {plain(before.name)}; this holds for "
-            f"{unknown.size} of {plural(gone.size, 'link')} to remove: take them out of the file, or give the run's "
-            "own graph"
+            f"{_link(ids, unknown)} is not in {plain(before.name)}; this holds for {unknown.size} of "
+            f"{plural(gone.size, 'link')} to remove: leave them out, or give the run's own graph"
         )
     added = wanted[~_within(wanted, there)]
     keys = np.sort(np.concatenate([np.delete(there, np.searchsorted(there, gone)), added]), kind="stable")

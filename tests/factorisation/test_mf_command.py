@@ -144,13 +144,18 @@ def test_a_device_without_room_for_the_best_factors(
 
 @pytest.mark.opencl
 def test_least_squares_and_counts(ratings: Path, tmp_path: Path) -> None:
-    for method, solver in (("als", "auto"), ("implicit", "cg")):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("0,film 3\nme,film 9\n")
+    for method, solver, unknown in (("als", "auto", "by the mean and"), ("implicit", "cg", "as 0\n")):
         file = tmp_path / f"{method}.npz"
-        sizes = "-k", 4, "--epochs", 2, "--solver", solver
+        sizes = "--factors", 4, "--epochs", 2, "--solver", solver
         done = run("fit", ratings, "--method", method, *sizes, "-o", file, "--device", PROCESSOR, "--json")
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["sweeps"] <= 2
         assert run("recommend", file, "--user", 0).exit_code == 0
+        assert (
+            f"users not in the model: 1, items: 0; they are predicted {unknown}" in run("predict", file, pairs).stderr
+        )
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_other_encodings_are_read_as_latin_1_with_a_warning(tmp_path: Path) -> N
     ("content", "columns"), [("person,friend\nann,bob\n", (1, 2)), ("person\tfriend\nann\tbob\n", None)]
 )
 def test_a_first_row_that_may_be_a_header_is_told(tmp_path: Path, content: str, columns: Any) -> None:
-    with pytest.warns(GraphWarning, match="the first row, .*person.*friend.*, is read as a link"):
+    with pytest.warns(GraphWarning, match="the first row, .*person.*friend.*, is read as a link; .* give its names"):
         graph = load_edge_list(save(tmp_path, "g.txt", content), columns)
     assert links(graph) == {("friend", "person"), ("ann", "bob")}
 

@@ -28,7 +28,7 @@ _DUPLICATES = option(
     default="error",
     help="What several ratings of a user and an item are.",
 )
-_FACTORS = option("-k", "factors", type=click.IntRange(1), default=32, help="Factors.")
+_FACTORS = option("-k", "--factors", "factors", type=click.IntRange(1), default=32, help="Factors.")
 _STORAGE = option(
     "--storage",
     type=click.Choice(["float32", "bfloat16"]),
@@ -187,9 +187,9 @@ def _told(told: dict[str, Any], out: Path) -> str:
         where = "held-out ratings, after the best sweep" if told["held_out"] else "some of the fitted ratings"
         text += f"\nRMSE {told['rmse']:.4f} on {where}; the mean alone has about {told['deviation']:.4f}"
         if told["held_out"] and told["rmse"] >= told["deviation"]:
-            text += (
-                "\nWarning: the model is no better than the mean. Try --method als, or more ratings; do not rank by it"
-            )
+            other = "als" if "schedule" in told else "sgd"
+            text += f"\nWarning: the model is no better than the mean. Try --method {other}, or more ratings; "
+            text += "do not rank by it"
     if told.get("left_out"):
         text += f"\n{told['left_out']} held-out ratings by unknown users or of unknown items were left out"
     if told.get("fitted_too"):
@@ -315,7 +315,7 @@ def predict(model: Path, pairs: Path, out: Path | None, columns: str | None) -> 
         raise InputError(f"{pairs}: {new}, that is all of them; give ids as the fitted file has them")
     values = fitted.model_.predicted(u, v, True)
     if (u < 0).any() or (v < 0).any():
-        tell(f"{new}; they are predicted by the mean and what else is known")
+        tell(f"{new}; they are predicted {'as 0' if fitted.model_.implicit else 'by the mean and what else is known'}")
         if columns is None and u[0] < 0 and v[0] < 0:
             tell(f"the first row was read as a pair: {users[0]}, {items[0]}; if it is a header, give --columns")
     rows = zip(users.tolist(), items.tolist(), values.tolist(), strict=True)

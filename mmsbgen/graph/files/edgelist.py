@@ -309,7 +309,8 @@ def _without_header(file: Path, words: Words, text: bytes) -> Words:
         return below
     if tabbed and not common:
         row = shown(b" ".join(top))
-        warn_user(f"{file}: the first row, {row}, is read as a link; if it is a header, put # before it", GraphWarning)
+        remedy = "if it is a header, give its names by --columns (columns= in Python), or put # before it"
+        warn_user(f"{file}: the first row, {row}, is read as a link; {remedy}", GraphWarning)
     return words
 
 

@@ -3,7 +3,7 @@
 With more communities than a graph has, starts split true ones, and updates of single vertices cannot join the parts.
 Two communities become one if their members and links are told in fewer nats as those of one: the evidence against
 chance minus the cost of naming the members (:func:`mmsbgen.sampler.run.prune.worth`) is then larger for the union than
-for both.
+for both.  Links from one to the other must also be more than by chance.
 """
 
 from __future__ import annotations
@@ -75,9 +75,11 @@ def joined(sets: csr_array, links: ExplainedBest, n_links: int, n: int) -> Ints:
         if not pairs.size:
             return into
         one, other, number = one[pairs], other[pairs], common.data[pairs]
-        both = sizes[one] + sizes[other] - number.imag
-        count = inside[one] + inside[other] + number.real
-        gains = _gain(count, both, density, n) - own[one] - own[other]
+        across, both = number.real, number.imag
+        gains = _gain(inside[one] + inside[other] + across, sizes[one] + sizes[other] - both, density, n)
+        gains -= own[one] + own[other]
+        # Communities that are not linked with each other more often than by chance are no parts of one.
+        gains[across < density * (sizes[one] - both) * (sizes[other] - both)] = 0.0
         step, free = np.arange(k), np.ones(k, bool)
         for at in np.argsort(-gains, kind="stable")[: np.count_nonzero(gains > 0.0)].tolist():
             first, second = sorted((int(one[at]), int(other[at])), key=lambda c: (-sizes[c], c))
