@@ -139,6 +139,18 @@ def test_few_validation_links_leave_the_model_as_it_is():
     assert note["test"] is None
 
 
+def test_links_of_unknown_vertices_do_not_count():
+    """As their non-links, which are not drawn."""
+    m, links = memberships(0), drawn(memberships(0), 6, 0.1)
+    known = links.validation.pairs[links.validation.labels]
+    unknown = np.unique(known[:, 1])[::40]
+    count = np.count_nonzero(~np.isin(known, unknown).any(axis=1))
+    assert FEWEST_LINKS < count < len(known)
+    found, note = calibrate(replace(m, unlinked=unknown), links, seed=0)
+    assert note["text"] == f"Link probabilities are calibrated on {count} validation links."
+    assert found.curve is not None
+
+
 def test_test_pairs_confirm_the_calibration():
     m = memberships(0)
     _, note = calibrate(m, drawn(m, 7, 0.05, test=0.05), seed=0)

@@ -42,7 +42,8 @@ def calibrate(found: Memberships, split: Split, seed: int) -> tuple[Memberships,
     Keys of the entry: ``calibrated``; ``text``, for people; ``curve``, its points as probabilities; ``test``, what
     :func:`mmsbgen.sampler.calibration.reliability.reliability` says of the test pairs.
     """
-    links, test_links = (part.pairs[part.labels] for part in (split.validation, split.test))
+    held = (split.validation, split.test)
+    links, test_links = (_between_known(part.pairs[part.labels], found.unlinked) for part in held)
     enough = len(links) >= FEWEST_LINKS
     note: dict[str, Any] = {"calibrated": enough, "text": _text(len(links)), "curve": None, "test": None}
     if not enough and not len(test_links):
@@ -55,22 +56,22 @@ def calibrate(found: Memberships, split: Split, seed: int) -> tuple[Memberships,
     first = (pack_pairs(*non_links.T) * _GOLDEN) >> np.uint64(63) == 0
     rated = draws.rated(found, (training, links, test_links, non_links))
 
-    def sample(number: int, half: npt.NDArray[np.bool_]) -> _Sample:
-        """Links held out at random, the array ``number`` of those that are rated, and a half of the drawn non-links."""
+    def sample(number: int, drawn: int, half: npt.NDArray[np.bool_]) -> _Sample:
+        """Of ``drawn`` links the array ``number`` of those that are rated, and a half of the drawn non-links."""
         own, others = rated[number], rated[-1]
         p, expected = (np.concatenate([a, b[half]]) for a, b in zip(own, others, strict=True))
         is_link = np.arange(p.size) < own.p.size
-        return _Sample(p, is_link, own.p.size / split.graph.n_links, expected / 2)
+        return _Sample(p, is_link, drawn / split.graph.n_links, expected / 2)
 
     curve = None
     if enough:
-        shape = sample(0, first).curve()
-        curve = sample(1, first).curve(shape)
+        shape = sample(0, len(training), first).curve()
+        curve = sample(1, split.validation.n_links, first).curve(shape)
         found = replace(found, curve=curve)
         points, values = map(probabilities, (curve.points, curve.values))
         note["curve"] = {"model": points.tolist(), "calibrated": values.tolist()}
     if len(test_links):
-        tested = sample(2, ~first)
+        tested = sample(2, split.test.n_links, ~first)
         p = tested.p if curve is None else curve(tested.p)
         weights = np.where(tested.links, 1 / tested.link_rate, 1 / tested.non_link_rates)
         note["test"] = reliability(p, tested.p, tested.links, weights, seed)
@@ -155,6 +156,11 @@ class _Draws:
             weights = one.beta * 2.0 * self._each / float(one.beta @ sums**2)
             expected += link_probabilities(pairs, StoredRows(one, completed=False), weights, 0.0)
         return expected
+
+
+def _between_known(pairs: Ints, unknown: Ints) -> Ints:
+    """Those of ``pairs`` ``[S, 2]`` whose ends are both not ``unknown``."""
+    return pairs[~np.isin(pairs, unknown).any(axis=1)]
 
 
 def _without(vertices: Ints, found: Memberships) -> Memberships:

@@ -72,16 +72,15 @@ def joined(sets: csr_array, links: ExplainedBest, n_links: int, n: int) -> Ints:
         common = (between + between.T + 1j * (sets.T @ sets)).tocoo()
         one, other = common.coords
         pairs = np.flatnonzero((one < other) & (sizes[one] > 0) & (sizes[other] > 0))
-        if not pairs.size:
-            return into
         one, other, number = one[pairs], other[pairs], common.data[pairs]
         across, both = number.real, number.imag
+        # Communities that are not linked with each other more often than by chance are no parts of one.
+        near = np.flatnonzero(across >= density * (sizes[one] - both) * (sizes[other] - both))
+        one, other, across, both = one[near], other[near], across[near], both[near]
         gains = _gain(inside[one] + inside[other] + across, sizes[one] + sizes[other] - both, density, n)
         gains -= own[one] + own[other]
-        # Communities that are not linked with each other more often than by chance are no parts of one.
-        gains[across < density * (sizes[one] - both) * (sizes[other] - both)] = 0.0
-        step, free = np.arange(k), np.ones(k, bool)
-        for at in np.argsort(-gains, kind="stable")[: np.count_nonzero(gains > 0.0)].tolist():
+        step, free, gain = np.arange(k), np.ones(k, bool), np.flatnonzero(gains > 0.0)
+        for at in gain[np.argsort(-gains[gain], kind="stable")].tolist():
             first, second = sorted((int(one[at]), int(other[at])), key=lambda c: (-sizes[c], c))
             if free[first] and free[second]:
                 free[[first, second]], step[second] = False, first
