@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
 from mmsbgen.graph import split
@@ -16,7 +15,6 @@ from mmsbgen.graph.graph import Adjacency
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.diagnostics.explained_links import link_probabilities
 from mmsbgen.sampler.run import prune as pruning
-from mmsbgen.sampler.run.merge import explained, joined, merge
 from mmsbgen.sampler.run.prune import log_likelihoods, members_by_links, needless, prune
 from mmsbgen.sampler.starts.start_methods import of_sets
 
@@ -65,61 +63,6 @@ def test_a_part_of_a_community_has_no_evidence_of_its_own():
     found = evidence(links, best, degrees_of(links, 30), 3)
     assert found[0] > 1.0
     assert found[1] == 0.0
-
-
-def halves(within: float) -> tuple[np.ndarray, np.ndarray]:
-    """Links of two sets of 20 of 200 vertices, half of the pairs in a set and a share ``within`` across; 40 others."""
-    rng = np.random.default_rng(3)
-    a, b = np.triu_indices(40, 1)
-    linked = rng.random(a.size) < np.where(a // 20 == b // 20, 0.5, within)
-    chance = np.stack([np.arange(40, 80), np.arange(80, 120)], axis=1)
-    links = np.concatenate([np.stack([a, b], axis=1)[linked], chance])
-    return links, np.append(a[linked] // 20, np.repeat(2, len(chance)))
-
-
-@pytest.mark.parametrize(("within", "into"), [(0.5, [0, 0, 2]), (0.05, [0, 1, 2])])
-def test_halves_of_a_community_merge_and_neighbours_stay(within, into):
-    links, best = halves(within)
-    sets = members_by_links(links, best, degrees_of(links, 200), 3)
-    assert joined(sets, explained(links, best, sets), len(links), 200).tolist() == into
-
-
-def test_gains_of_merging_by_hand():
-    """Two triangles that share a vertex, and a link of the first to a vertex of the second: 5 vertices, 7 links."""
-    links = np.array([[0, 1], [0, 2], [1, 2], [2, 3], [2, 4], [3, 4], [1, 3]])
-    best = np.array([0, 0, 0, 1, 1, 1, 0])
-    members = np.zeros((50, 2))
-    members[:5] = [[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]]
-    sets = csr_array(members)
-    inside, leaving = explained(links, best, sets)
-    assert inside.tolist() == [3.0, 3.0]
-    assert np.argwhere(leaving.toarray()).tolist() == [[0, 3]]
-
-    def saved(links: int, size: int) -> float:
-        chance = 7 / math.comb(50, 2) * math.comb(size, 2)
-        return links * math.log(links / chance) - links + chance - math.log(math.comb(50, size))
-
-    assert saved(7, 5) > 2 * saved(3, 3) > 0.0
-    assert joined(sets, explained(links, best, sets), 7, 50).tolist() == [0, 0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kept", [{"rows": "dense"}, {"rows": "sparse", "entries": 8}], ids=["dense", "sparse"])
-def test_parts_of_groups_are_merged(chain, processor, parts, kept):
-    """A start with two halves of each group: one half takes the members of both."""
-    sampler = chain(processor, parts, n_communities=2 * GROUPS, mini_batch="block", noise=None, n_partners=N, **kept)
-    sampler.initialise(of_sets("halves", [np.arange(SIZE // 2) + SIZE // 2 * i for i in range(2 * GROUPS)]))
-    for _ in range(10):
-        sampler.step()
-    assert merge(sampler) >= GROUPS - 1
-    # The entry that is emptied in a sparse row stays at the floor.
-    floor = sampler.shape.floor if sampler.options.sparse else 0.0
-    assert sampler.rows(0, N)[0].sum(axis=1) == pytest.approx(1.0, abs=floor + 1e-5)
-    for _ in range(20):
-        sampler.step()
-    largest = sampler.rows(0, N)[0].argmax(axis=1).reshape(GROUPS, SIZE)
-    assert len(np.unique(largest)) <= GROUPS + 1
-    assert np.mean(largest == np.median(largest, axis=1).astype(int)[:, None]) > 0.9
 
 
 def test_a_member_has_more_links_there_than_by_chance():

@@ -1,9 +1,9 @@
 """Phases of a run, decided while it runs from the state and from held-out metrics.
 
 A run of block mini-batches without noise first optimises.  A few times, empty communities are refilled with parts of
-others (:mod:`mmsbgen.sampler.run.refine`).  When the held-out log-likelihood of a run of open length has settled, parts
-of communities are merged (:mod:`mmsbgen.sampler.run.merge`) and needless ones emptied
-(:mod:`mmsbgen.sampler.run.prune`); when it has settled again, the run ends or starts to sample.
+others (:mod:`mmsbgen.sampler.run.refine`).  When the held-out log-likelihood of a run of open length has settled,
+needless communities are emptied (:mod:`mmsbgen.sampler.run.prune`); when it has settled again, the run ends or starts
+to sample.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
 from mmsbgen.sampler.diagnostics.state_rows import best_communities
 from mmsbgen.sampler.options.phases import REFINE_SWEEPS
-from mmsbgen.sampler.run.merge import mergers
 from mmsbgen.sampler.run.refine import refine
 from mmsbgen.sampler.starts.leiden import leiden
 from mmsbgen.sampler.starts.start_methods import communities, is_large, training_graph
@@ -47,7 +46,7 @@ class _Fit(NamedTuple):
     value: float
     """Their mean, classes weighted by their share in the graph."""
     filled: int
-    """Number of communities that explain a training link best, parts of one counted once; K if none are refined."""
+    """Number of communities that are not empty: they explain a training link best; K if chains do not refine."""
 
 
 def choose_k(
@@ -158,10 +157,10 @@ def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[],
 
 
 def _n_filled(sampler: Sampler) -> int:
-    """Number of communities that explain a training link best, parts of one counted once; K if none are refined."""
+    """Number of communities that explain a training link best; K if the chain does not refine."""
     if not sampler.options.refine:
         return sampler.shape.k
     filled = np.zeros(sampler.shape.k, np.bool_)
     for begin in range(0, sampler.split.graph.n_links, AT_A_TIME):
         filled[best_communities(sampler, sampler.split.training_part(begin))[0]] = True
-    return np.unique(mergers(sampler)[filled]).size
+    return int(filled.sum())

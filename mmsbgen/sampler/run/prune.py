@@ -34,7 +34,7 @@ _KEPT = 0.5
 #: A member has at least this number of links that the community explains best: more than chance, or most of its links.
 _LEAST_LINKS, _LIKELY, _MOST = 2, 0.5, 0.5
 #: Factor for the entries of removed communities, which must stay positive.
-EMPTIED = 1e-3
+_EMPTIED = 1e-3
 #: Mass of a row in removed communities below which the row stays as it is.
 _NEGLIGIBLE = 1e-2
 #: Pairs with sparse rows that a thread takes at a time.
@@ -265,14 +265,14 @@ def prune(sampler: Sampler) -> int:
         return 0
     options = sampler.options
     if isinstance(sampler.state, SparseState):
-        sampler.state.shrink(removed, EMPTIED)
+        sampler.state.shrink(removed, _EMPTIED)
         return int(removed.size)
     for first, stop in sampler.state_chunks():
         rows = sampler.rows(first, stop)[0]
         at = np.flatnonzero(rows[:, removed].sum(axis=1) > _NEGLIGIBLE)
         if at.size:
             new = rows[at].astype(np.float64)
-            new[:, removed] *= EMPTIED
+            new[:, removed] *= _EMPTIED
             new /= new.sum(axis=1, keepdims=True)
             sampler.state.replace_rows(first + at, new, options.seed, sampler.iteration)
     return int(removed.size)

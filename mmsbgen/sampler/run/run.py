@@ -12,7 +12,6 @@ from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.convergence import StabilityWatch
 from mmsbgen.sampler.diagnostics.evaluation import Trace, evaluation
 from mmsbgen.sampler.options.phases import one_community
-from mmsbgen.sampler.run.merge import merge
 from mmsbgen.sampler.run.prune import prune
 from mmsbgen.sampler.run.refine import refine
 
@@ -66,7 +65,7 @@ def run(
         if sampler.course.refines(options, now, per_sweep):
             refine(sampler)
         course = sampler.course.decided(options, trace, now, per_sweep, chance)
-        if sampler.course.prunes(options, course) and (emptied := merge(sampler) + prune(sampler)):
+        if sampler.course.prunes(options, course) and (emptied := prune(sampler)):
             course = sampler.course.after_pruning(now, emptied, per_sweep)
         sampler.chain = sampler.chain._replace(course=course)
 
