@@ -81,11 +81,15 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+PACKAGE = jinja2.PackageLoader("mmsbgen", "templates")
+"""The templates of this package, to which a process may add others."""
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """The Jinja environment of all templates; undefined names are errors."""
     return jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("mmsbgen", "templates"), jinja2.DictLoader(OWN)]),
+        loader=jinja2.ChoiceLoader([PACKAGE, jinja2.DictLoader(OWN)]),
         undefined=jinja2.StrictUndefined,
         bytecode_cache=_CompiledTemplates(),
         **_OPTIONS,
@@ -99,9 +103,9 @@ def sources_digest(kernels: Iterable[KernelSpec]) -> str:
     their own program only.
     """
     env, digest = environment(), hashlib.sha256(repr(DIALECTS).encode())
-    assert env.loader is not None
-    for name in [name for name in env.list_templates("jinja") if name not in OWN]:
-        digest.update(f"{name}\0{env.loader.get_source(env, name)[0]}\0".encode())
+    for name in PACKAGE.list_templates():
+        if name.endswith(".jinja"):
+            digest.update(f"{name}\0{PACKAGE.get_source(env, name)[0]}\0".encode())
     # The name of a user's own template has a digest of its text.
     digest.update("\0".join(kernel.template for kernel in kernels).encode())
     return digest.hexdigest()[:16]

@@ -51,6 +51,7 @@ def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(Path(mmsbgen.kernels.render.__file__).parents[1] / "templates", folder)
     other = environment().overlay(loader=jinja2.FileSystemLoader(folder))
     monkeypatch.setattr(mmsbgen.kernels.render, "environment", lambda: other)
+    monkeypatch.setattr(mmsbgen.kernels.render, "PACKAGE", other.loader)
     return folder
 
 
