@@ -1,8 +1,8 @@
 """A plain edge list of integers that the ranks of a run read together.
 
 Each rank reads and parses a range of the lines.  All number the ids alike, and send each link to the rank of its
-smaller vertex, which drops repeated links.  Rank 0 gets the links in order: its graph equals that of one process.  It
-reads alone all other files, those of which a rank finds that they are no such list, too.
+smaller vertex, which drops repeated links.  Rank 0 gets the links in order: its graph equals that of one process.  All
+other files are read by rank 0 alone, also those in which a rank finds another kind of line.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def follow_reading(world: World, file: Path, format: str, cuts: list[int], state
 def _divided(file: Path, reading: ReadingOptions, ranks: int) -> tuple[list[int], tuple[int, int]] | None:
     """Borders ``[ranks + 1]`` of the ranges of an edge list's lines, and the file's state.
 
-    None if its begin, which may be all of it, shows that one process must read it.
+    None if the first MiB shows that one process must read it, or is the whole file.
     """
     if reading.format not in ("auto", "text") or reading.threshold is not None or record_path(file) is None:
         return None

@@ -69,7 +69,7 @@ def _fits(config: Config, problem: Problem, traits: Traits) -> str | None:
 
 
 def _default_blocks(problem: Problem, traits: Traits) -> int:
-    """On GPUs many, unless their matrices take more than a quarter of a GB."""
+    """On GPUs 2048 blocks, or 512 if the matrices of 2048 take more than 256 MiB."""
     if traits.kind != "gpu":
         return 64
     matrix = problem.integer("K") * padded_width(problem.integer("K")) * reals.real_bytes(problem)

@@ -37,7 +37,7 @@ _TRACED = Axis(
 _COORDINATES = 256
 #: Ratings of the busiest row in a stretch; and teams that want it at once.
 _OF_THE_BUSIEST, _WANTING = 64, 3
-#: Share of the ratings that the busiest row has at least where teams take 8 users at once.
+#: Least share of the ratings in the busiest row for which teams take 8 users at once.
 _BUSY = 1e-3
 #: Bytes of the rows of a cell of a processor.
 _CACHE = 1 << 19
@@ -210,10 +210,10 @@ def _nodes_default(problem: Problem, traits: Traits) -> dict[str, Any]:
 
 
 def _together(
-    config: dict[str, Any], problem: Problem, traits: Traits, most: tuple[int, ...] = (8, 4)
+    config: dict[str, Any], problem: Problem, traits: Traits, counts: tuple[int, ...] = (8, 4)
 ) -> dict[str, Any]:
-    """Several users at once where that hides how long a device's memory takes."""
-    tried = ({"together": each} for each in (most if traits.kind == "gpu" else ()))
+    """The first of ``counts`` users at once that fits, to hide a GPU's memory latency; else one."""
+    tried = ({"together": count} for count in (counts if traits.kind == "gpu" else ()))
     return next((each for each in tried if _rows_at_once(config | each, problem, traits) is None), {"together": 1})
 
 

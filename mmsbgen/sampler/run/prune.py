@@ -2,19 +2,17 @@
 
 With more communities than a graph has, the model spends the others on links that are chance: small sets of vertices
 with a few more links than others.  A set's evidence is the log-likelihood ratio of its links against what chance or
-the other communities predict there, over the cost of naming its members, log C(N, n) (minimum description length).
+another community predicts there, over the cost of naming its members, log C(N, n) (minimum description length).
 Communities are removed in the order of this ratio: as many as leave the held-out log-likelihood within one standard
 error (Breiman et al. 1984).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.special import gammaln
 
 from mmsbgen.base.processes import chosen_in_parts, side_by_side
 from mmsbgen.families.mmsb.numbers.sparse_rows import NONE
@@ -27,6 +25,9 @@ from mmsbgen.sampler.diagnostics.member_odds import member_chances
 from mmsbgen.sampler.diagnostics.state_rows import SparseRows, best_communities, row_source
 from mmsbgen.sampler.starts.local_moving import even_parts
 from mmsbgen.sampler.state.sparse_state import SparseState
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: Evidence over cost from which a community stays in any case.  At 1 it would be named by its links alone; half of that
 #: keeps communities of small graphs, which overlap and have few members.
@@ -57,6 +58,8 @@ def member_sets(vertices: Ints, communities: Ints, counts: Floats, degrees: Ints
 
     A candidate has at least :data:`_LEAST_LINKS` of them; a vertex has ``degrees`` ``[N]`` links.
     """
+    from scipy.sparse import csr_array  # takes a tenth of a second, and all commands that run a chain load this module
+
     chances = member_chances(vertices, communities, counts, degrees, k, residual=False)
     own = np.flatnonzero((chances > _LIKELY) | (counts > _MOST * degrees[vertices]))
     at = vertices[own].astype(np.int64), communities[own].astype(np.int64)
@@ -100,24 +103,16 @@ def members(sampler: Sampler) -> Members:
     return Members(member_sets(vertices, communities, counts, degrees, k), rows.best_of(explained, kept) > 0)
 
 
-def worth(links: Floats, chance: Floats, sizes: Floats, n_vertices: int) -> tuple[Floats, Floats]:
-    """Evidence of ``links`` in sets of ``sizes`` against those by ``chance``, and the cost of naming the sets, ``[K]``.
-
-    The evidence, in nats, is a log-likelihood ratio of Poisson counts; 0 where there are fewer links than by chance.
-    """
-    more = links > chance
-    found = np.zeros(links.shape)
-    found[more] = links[more] * np.log(links[more] / chance[more]) - links[more] + chance[more]
-    cost = gammaln(n_vertices + 1.0) - gammaln(sizes + 1.0) - gammaln(n_vertices - sizes + 1.0)
-    return found, np.maximum(cost, 1.0)
-
-
 def evidence(sets: csr_array, adjacency: Adjacency) -> Floats:
     """Evidence over cost ``[K]`` of communities with the members ``sets`` ``[N, K]``; 0 for empty ones.
 
     Links are compared with those by chance, or with those that another community predicts where these are more: of the
-    pairs in the overlap with it, the share that it has linked of all its pairs.
+    pairs in the overlap with it, the share that it has linked of all its pairs.  The evidence, in nats, is a
+    log-likelihood ratio of Poisson counts, and 0 where there are fewer links; the cost is that of naming the members.
     """
+    from scipy.sparse import csr_array
+    from scipy.special import gammaln
+
     n = sets.shape[0]
     offsets, neighbours = adjacency.offsets, adjacency.neighbours
 
@@ -139,8 +134,12 @@ def evidence(sets: csr_array, adjacency: Adjacency) -> Floats:
     linked = int(np.count_nonzero(adjacency.degrees))
     density = neighbours.size / (linked * (linked - 1.0))
     chance = np.maximum(density * pairs, predicted)
-    ratio, cost = worth(links, chance, sizes, linked)
-    return ratio / cost
+    more = links > chance
+    found: Floats = np.zeros(sizes.size)
+    found[more] = links[more] * np.log(links[more] / chance[more]) - links[more] + chance[more]
+    cost = gammaln(linked + 1.0) - gammaln(sizes + 1.0) - gammaln(linked - sizes + 1.0)
+    found /= np.maximum(cost, 1.0)
+    return found
 
 
 def log_likelihoods(first: Floats, second: Floats, beta: Floats, delta: float, links: npt.NDArray[np.bool_]) -> Floats:
