@@ -38,11 +38,11 @@ def chosen_k(
         **sizes,
     )
 
-    def make(k: int) -> Sampler:
+    def make(of: Split, k: int) -> Sampler:
         chosen = replace(blocks, n_communities=k)
-        plan = planned(parts, chosen, runtime.device.info, checked.request)
+        plan = planned(of, chosen, runtime.device.info, checked.request)
         detail(f"K={k}: {plan.require(runtime.device.allocated)}.")
-        return Sampler(parts, chosen, runtime, plan=plan, team=team)
+        return Sampler(of, chosen, runtime, plan=plan, team=team)
 
     with StopRequest().listening() as stop:
         k, tried = choose_k(parts, make, options.seed, lambda text: detail(f"{text}."), lambda: bool(stop))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -193,14 +193,31 @@ def split(graph: Graph, *, validation: float = 0.01, test: float = 0.0, seed: in
             f"found from the {n_links - n_held_out} that are left; lower the fractions to find those of the graph"
         )
     with stage("holding pairs out"):
-        return _drawn(graph, validation, test, seed, notes, (n_validation, n_test))
+        return _drawn(graph, seed, [seed, 3], notes, (n_validation, n_test))
 
 
-def _drawn(graph: Graph, validation: float, test: float, seed: int, notes: list[str], counts: tuple[int, int]) -> Split:
+def repeated(parts: Split, count: int) -> list[Split]:
+    """``parts`` and more splits, ``count`` in all, with other validation pairs: for repeated random validation.
+
+    All have the test pairs of ``parts``.  What is drawn depends on its seed.
+    """
+    tested = pack_pairs(parts.test.pairs[:, 0], parts.test.pairs[:, 1])
+
+    def drawn(number: int) -> Split:
+        found = _drawn(parts.graph, parts.seed, [parts.seed, 3, 3, number], [], (parts.validation.n_links, 0))
+        pairs, labels = found.validation.pairs, found.validation.labels
+        free = ~np.isin(pack_pairs(pairs[:, 0], pairs[:, 1]), tested)
+        return replace(found, validation=HeldOut(read_only(pairs[free]), read_only(labels[free])), test=parts.test)
+
+    return [parts, *map(drawn, range(1, count))]
+
+
+def _drawn(graph: Graph, seed: int, key: list[int], notes: list[str], counts: tuple[int, int]) -> Split:
+    """A split with these numbers of links for validation and test, drawn by ``key``."""
     (n_validation, n_test), n_links, n = counts, graph.n_links, graph.n_vertices - graph.report.n_isolated
     n_held_out, n_free = n_validation + n_test, n * (n - 1) // 2 - n_links
     # Test pairs use a separate stream, so that the validation pairs do not depend on ``test``.
-    rng, test_rng = (np.random.Generator(np.random.PCG64(key)) for key in ([seed, 3], [seed, 3, 1]))
+    rng, test_rng = (np.random.Generator(np.random.PCG64(each)) for each in (key, [*key, 1]))
     drawn, free = _drawn_of(n_links, n_validation, rng), _drawn_of(n_free, n_validation, rng)
     if n_test:
         of_left = _drawn_of(n_links - n_validation, n_test, test_rng)

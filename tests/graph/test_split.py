@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph import EdgeSet, Graph, HeldOut, Split, as_graph, load_edge_list, split
+from mmsbgen.graph.split import repeated
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -107,6 +108,28 @@ def test_validation_is_the_same_whatever_is_held_out_for_test(test: float) -> No
     assert beside.test.n_links == round(test * graph.n_links)
     assert np.array_equal(without.validation.pairs, beside.validation.pairs)
     assert np.array_equal(without.validation.labels, beside.validation.labels)
+
+
+def test_repeated_splits_keep_the_test_pairs_out() -> None:
+    graph = as_graph(DATA / "fb_348.txt.gz")
+    first = split(graph, validation=0.2, test=0.2, seed=1)
+    splits = repeated(first, 4)
+    assert splits[0] is first
+    drawn = [{tuple(pair) for pair in one.validation.pairs.tolist()} for one in splits]
+    tested = {tuple(pair) for pair in first.test.pairs.tolist()}
+    for one, pairs, again in zip(splits, drawn, repeated(first, 4), strict=True):
+        assert np.array_equal(one.test.pairs, first.test.pairs)
+        assert not pairs & tested
+        held = {tuple(pair) for pair in one.held_out_pairs.tolist()}
+        assert held == pairs | tested
+        assert not held & {tuple(pair) for pair in one.training_links.tolist()}
+        assert np.array_equal(again.validation.pairs, one.validation.pairs), "determined by the seed"
+    links = [len(pairs & {tuple(pair) for pair in graph.links.tolist()}) for pairs in drawn]
+    # Of a fifth of the links, a fifth is in the test set.
+    wanted, error = 0.8 * links[0], np.sqrt(links[0] * 0.8 * 0.2)
+    assert all(abs(found - wanted) < 5 * error for found in links[1:])
+    common = len(drawn[1] & drawn[2])
+    assert 0 < common < 0.5 * len(drawn[1]), "drawn independently"
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def test_the_planted_number_is_found(chain, processor):
     said: list[str] = []
     k, tried = choose_k(
         parts,
-        lambda k: chain(processor, parts, n_communities=k, mini_batch="block", noise=None),
+        lambda of, k: chain(processor, of, n_communities=k, mini_batch="block", noise=None),
         seed=1,
         say=said.append,
         asked=lambda: False,
@@ -60,7 +60,7 @@ def test_empty_communities_are_not_chosen(chain, processor):
     )
     k, tried = choose_k(
         parts,
-        lambda k: chain(processor, parts, n_communities=k, mini_batch="block", noise=None),
+        lambda of, k: chain(processor, of, n_communities=k, mini_batch="block", noise=None),
         seed=1,
         say=lambda text: None,
         asked=lambda: False,
@@ -77,7 +77,7 @@ def test_it_can_be_stopped(chain, processor, refine, stops_at):
     with pytest.raises(KeyboardInterrupt):
         choose_k(
             parts,
-            lambda k: chain(processor, parts, n_communities=k, mini_batch="block", noise=None, refine=refine),
+            lambda of, k: chain(processor, of, n_communities=k, mini_batch="block", noise=None, refine=refine),
             seed=1,
             say=said.append,
             asked=lambda: said[-1].startswith(stops_at),
@@ -87,5 +87,5 @@ def test_it_can_be_stopped(chain, processor, refine, stops_at):
 def test_without_held_out_pairs_leiden_says_how_many():
     parts = split(planted(6, 12, 0.7), validation=0.0, seed=1)
     said: list[str] = []
-    assert choose_k(parts, lambda k: pytest.fail("no chain is needed"), 0, said.append, lambda: False) == (6, [])
+    assert choose_k(parts, lambda *of: pytest.fail("no chain is needed"), 0, said.append, lambda: False) == (6, [])
     assert said == [], "nothing was tried; `detect` says how K was chosen"

@@ -1,4 +1,7 @@
-"""Choice of the number of communities by held-out log-likelihood, over a geometric grid."""
+"""Choice of the number of communities by held-out log-likelihood, over a geometric grid.
+
+A small graph has few held-out pairs, so each K is fitted to several splits (repeated random validation).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from mmsbgen.base.errors import DeviceMemoryError, InputError
 from mmsbgen.base.progress import stage
 from mmsbgen.graph import Split
 from mmsbgen.graph.graph import AT_A_TIME
+from mmsbgen.graph.split import repeated
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
@@ -26,6 +30,10 @@ from mmsbgen.sampler.starts.start_methods import communities, is_large, training
 Floats = npt.NDArray[np.float64]
 #: Sweeps whose link probabilities are averaged: those of single states are overconfident, which favours a small K.
 _AVERAGED_SWEEPS = 10
+#: Splits are drawn until they hold out this number of links, in :data:`_MOST_SPLITS` at most.
+_ENOUGH_LINKS, _MOST_SPLITS = 1000, 10
+#: Standard errors below the best K from which on no further split of a K is fitted.
+_BEHIND = 3.0
 
 
 @dataclass(frozen=True)
@@ -40,18 +48,18 @@ class KTrial:
 
 
 class _Fit(NamedTuple):
+    """Fit of a K to one split, or to several."""
+
     auc: float
     logs: Floats
     """Log-likelihood ``[H]`` of every held-out pair."""
-    value: float
-    """Their mean, classes weighted by their share in the graph."""
-    filled: int
+    filled: float
     """Number of communities that are not empty: they explain a training link best; K if chains do not refine."""
 
 
 def choose_k(
     split: Split,
-    make: Callable[[int], Sampler],
+    make: Callable[[Split, int], Sampler],
     seed: int,
     say: Callable[[str], None],
     asked: Callable[[], bool],
@@ -65,9 +73,12 @@ def choose_k(
     The best of all is taken, or the smallest K that has empty communities and fills no fewer: each further empty
     community takes a share of the rows, by which the log-likelihood gains a little.
 
+    Each K is fitted to ``split`` and, if that has few held-out links, to others (:func:`repeated`), as long as it is
+    not clearly behind the best.
+
     Args:
         split: the graph with its held-out pairs.
-        make: builds a chain for a K; it is closed here.
+        make: builds a chain for a split and a K; it is closed here.
         seed: seed of the starts.
         say: called with messages.
         asked: returns true if the user asks to stop.
@@ -78,18 +89,46 @@ def choose_k(
         InputError: if no K could be tried.
         KeyboardInterrupt: if ``asked`` returns true.
     """
-    labels = np.asarray(split.validation.labels, bool)
+    links = max(1, split.validation.n_links)
+    splits = repeated(split, min(_MOST_SPLITS, -(-_ENOUGH_LINKS // links)))
+    labels = np.concatenate([np.asarray(one.validation.labels, bool) for one in splits])
     fits: dict[int, _Fit] = {}
 
+    def value(logs: Floats) -> float:
+        """Mean of values ``[H]`` of the first held-out pairs, classes weighted by their share in the graph."""
+        linked = labels[: logs.size]
+        sums = float(logs[linked].sum()), float(logs[~linked].sum())
+        return held_out.weighted(*sums, int(linked.sum()), int((~linked).sum()), split.density)
+
     def best() -> int:
-        return max(fits, key=lambda k: fits[k].value)
+        return max((k for k in fits if fits[k].logs.size == labels.size), key=lambda k: value(fits[k].logs))
 
     def enough() -> int:
         """The best K, or the smallest that has empty communities and fills no fewer."""
         return min(k for k in fits if k == best() or fits[best()].filled <= fits[k].filled < k)
 
-    def error(k: int) -> float:
-        return held_out.weighted_error(fits[best()].logs - fits[k].logs, labels, split.density)
+    def behind(fit: _Fit) -> tuple[float, float]:
+        """By how much the log-likelihood of a fit is below that of the best K, on the same pairs, and the error."""
+        lost = fits[best()].logs[: fit.logs.size] - fit.logs
+        return value(lost), held_out.weighted_error(lost, labels[: lost.size], split.density)
+
+    def fitted(k: int) -> _Fit:
+        """The fit of ``k`` to all splits, or to the first ones if it is clearly behind."""
+        each: list[_Fit] = []
+        for one in splits:
+            sampler = make(one, k)
+            try:
+                sampler.initialise(communities(one, k, seed))
+                each.append(_fitted(sampler, np.asarray(one.validation.labels, bool), asked))
+            finally:
+                sampler.close()
+            aucs, logs, filled = zip(*each, strict=True)
+            fit = _Fit(float(np.mean(aucs)), np.concatenate(logs), float(np.mean(filled)))
+            if fits:
+                lost, error = behind(fit)
+                if lost > _BEHIND * error:
+                    break
+        return fit
 
     def pays(k: int) -> bool:
         """Try ``k``, unless it is not from 2 to N/2; whether it is the best so far, or within a standard error."""
@@ -97,18 +136,14 @@ def choose_k(
             return False
         say(f"Trying K={k}")
         try:
-            sampler = make(k)
+            fits[k] = fitted(k)
         except DeviceMemoryError:
             say(f"K={k} does not fit in memory")
             return False
-        try:
-            sampler.initialise(communities(split, k, seed))
-            fits[k] = fit = _fitted(sampler, labels, asked)
-        finally:
-            sampler.close()
-        auc = "unknown (one class only)" if math.isnan(fit.auc) else f"{fit.auc:.4f}"
-        say(f"K={k}: log-likelihood {fit.value:.5g} a held-out pair, AUC {auc}")
-        return fits[best()].value - fit.value <= error(k)
+        lost, error = behind(fits[k])
+        auc = "unknown (one class only)" if math.isnan(fits[k].auc) else f"{fits[k].auc:.4f}"
+        say(f"K={k}: log-likelihood {value(fits[k].logs):.5g} a held-out pair, AUC {auc}")
+        return lost <= error
 
     def saturated(k: int) -> bool:
         """Whether at least half of the communities are empty, so that a larger K only adds more of them."""
@@ -131,7 +166,11 @@ def choose_k(
         above = min((k for k in fits if k > middle), default=middle if saturated(middle) else most)
         for other in (below, above):
             pays(round(math.sqrt(middle * other)))
-    return enough(), [KTrial(k, fits[k].value, fits[k].auc, error(k)) for k in sorted(fits)]
+    tried = []
+    for k in sorted(fits):
+        lost, error = behind(fits[k])
+        tried.append(KTrial(k, value(fits[best()].logs) - lost, fits[k].auc, error))
+    return enough(), tried
 
 
 def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[], bool]) -> _Fit:
@@ -153,7 +192,7 @@ def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[],
     assert metrics is not None
     means = sampler.device.download(sampler.held_values["sums"]) / metrics.samples
     logs = held_out.log_likelihoods(means, labels)
-    return _Fit(metrics.auc, logs, metrics.log_likelihood, _n_filled(sampler))
+    return _Fit(metrics.auc, logs, _n_filled(sampler))
 
 
 def _n_filled(sampler: Sampler) -> int:
