@@ -136,8 +136,8 @@ def test_few_validation_links_leave_probabilities_as_they_are(tmp_path):
     assert note["calibrated"] is False
     assert note["curve"] is None
     assert note["text"] == (
-        f"Link probabilities are not calibrated: 12 validation links are too few, {FEWEST_LINKS} are needed; "
-        "--validation holds out more."
+        f"Link probabilities are not calibrated: {FEWEST_LINKS} validation links are needed whose two vertices have "
+        "training links, and there are 12; --validation holds out more."
     )
     some = [(0, 1), (0, 15), (3, 5)]
     assert np.array_equal(found.predict_links(some), found.predict_links(some, calibrated=False))

@@ -82,8 +82,8 @@ def _text(n_links: int) -> str:
     if n_links >= FEWEST_LINKS:
         return f"Link probabilities are calibrated on {plural(n_links, 'validation link')}."
     return (
-        f"Link probabilities are not calibrated: {plural(n_links, 'validation link')} are too few, {FEWEST_LINKS} are "
-        "needed; --validation holds out more."
+        f"Link probabilities are not calibrated: {FEWEST_LINKS} validation links are needed whose two vertices have "
+        f"training links, and there are {n_links}; --validation holds out more."
     )
 
 
