@@ -202,7 +202,8 @@ def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Sp
     else:
         graph, why = (request.graph, "") if request.graph is not None else graph_of_run(request.results)
         if graph is None:
-            raise InputError(f"the graph of {request.results} is needed, and {why}: give it with --graph")
+            remedy = "give it with --graph (graph= in Python)"
+            raise InputError(f"the graph of {request.results} is needed, and {why}: {remedy}")
         held = {name: one["links"] if one else 0 for name, one in record["held_out"].items()}
         before = drawn_split(graph, as_drawn(options, held, record["graph"]["links"]))
     for one in (before.graph, request.graph):
