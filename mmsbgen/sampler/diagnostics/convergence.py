@@ -138,7 +138,7 @@ def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:
     until = "; without -n it goes on until it has" if sampler.options.block and sampler.options.iterations else ""
     remedy = f"Give it more iterations (-n){until}."
     if sampler.iteration < sampler.limit:
-        remedy = "It was interrupted: go on with --resume."
+        remedy = "It was interrupted."
     iterations = math.ceil(2 * sweep)
     needed = "2 sweeps" if iterations == 2 else f"2 sweeps ({iterations} iterations)"
     return (
