@@ -20,6 +20,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from mmsbgen.base.stop_signals import deferring
+
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
@@ -230,8 +232,9 @@ class ChildProcess:
 
     def close(self) -> None:
         """Kill its process group; close the connection and delete its output."""
-        self.kill()
-        self._close()
+        with deferring():
+            self.kill()
+            self._close()
 
     def printed(self, most: int = 2000) -> str:
         """The last ``most`` bytes of its output, as text."""

@@ -35,6 +35,18 @@ def handling(handler: Callable[[int, FrameType | None], Any], numbers: Sequence[
             signal.signal(number, earlier)
 
 
+@contextlib.contextmanager
+def deferring(numbers: Sequence[int] = (signal.SIGINT, signal.SIGALRM)) -> Iterator[None]:
+    """Handle signals that come while the block runs at its end: they cannot interrupt it.  See :func:`handling`."""
+    came: list[int] = []
+    try:
+        with handling(lambda number, _frame: came.append(number), numbers):
+            yield
+    finally:
+        for number in came:
+            signal.raise_signal(number)
+
+
 class TimeUpError(KeyboardInterrupt):
     """The moment of :func:`ending_at` has come."""
 

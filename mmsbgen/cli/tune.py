@@ -110,7 +110,7 @@ def tune(
     once: Ctrl-C loses nothing, and the same command resumes the search. Configurations that the database has
     under the same key are not measured again.
 
-    Ends with exit code 1 if no configuration of any kernel works.
+    Ends with exit code 1 if no configuration of any kernel works, and with 2 if there was no time to try one.
     """
     from mmsbgen.families import resolve_family
 
@@ -198,6 +198,10 @@ def tune(
     if report.interrupted or stopped:
         sys.exit(INTERRUPTED)
     tried = [kernel for one in reports for kernel in one.kernels if kernel.trials]
+    if not tried and budget_s is not None:
+        raise InputError(
+            f"--budget-seconds {budget_s:g}: no kernel was tried; give more, or --kernel for fewer kernels"
+        )
     if tried and all(kernel.best is None for kernel in tried):
         raise MmsbgenError("no configuration of any kernel worked: see why above, and what `mmsbgen doctor` finds")
 

@@ -67,7 +67,7 @@ def _published(finished: FinishedRun, checked: CheckedRequest, making: Callable[
     own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
     memberships = replace(own, others=finished.others)
     with ThreadPoolExecutor(1) as beside:
-        calibrated = beside.submit(calibrate, memberships, parts, checked.options.seed)
+        calibrated = beside.submit(calibrate, memberships, parts, checked.options.seed, numbered)
         judged = verdict(sampler, wide.indices[:, 0], making)
     memberships, calibration = calibrated.result()
     interrupted = sampler.iteration < sampler.limit or finished.missing > 0

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mmsbgen.backends import find_device, opened
 from mmsbgen.base.atomic_files import FileTransaction, writable_folder, write_bytes
 from mmsbgen.base.errors import InputError
@@ -38,7 +40,7 @@ from mmsbgen.sampler.saved.result_options import ResultOptions
 
 #: Most entries of a sparse row that stands for a dense one.
 _ENTRIES = 64
-#: Moves since the last full run, by vertices, or changes, by links, above which another one is due.
+#: Moves and new vertices since the last full run, by vertices, or changes, by links, above which another one is due.
 _MOST_MOVES = 0.2
 #: Most vertices that moved whose ids are in the record.
 _MOST_NAMED = 1000
@@ -200,7 +202,8 @@ def _changed(request: UpdateRequest, record: dict[str, Any]) -> tuple[Change, Sp
     else:
         graph, why = (request.graph, "") if request.graph is not None else graph_of_run(request.results)
         if graph is None:
-            raise InputError(f"the graph of {request.results} is needed, and {why}: give it with --graph")
+            remedy = "give it with --graph (graph= in Python)"
+            raise InputError(f"the graph of {request.results} is needed, and {why}: {remedy}")
         held = {name: one["links"] if one else 0 for name, one in record["held_out"].items()}
         before = drawn_split(graph, as_drawn(options, held, record["graph"]["links"]))
     for one in (before.graph, request.graph):
@@ -242,7 +245,8 @@ def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: 
         "full_run": full_run,
     }
     earlier = before.get("update") or started
-    n, new, moved = change.graph.n_vertices, len(change.new_vertices), len(done.moved)
+    moved_ids = change.graph.ids[np.setdiff1d(done.moved, change.new_vertices)]
+    n, new, moved = change.graph.n_vertices, len(change.new_vertices), len(moved_ids)
     count = len(change.added) + len(change.removed)
     moves, changes = earlier["moves_since_full_run"] + moved + new, earlier["changes_since_full_run"] + count
     shares = moves / n, changes / change.graph.n_links
@@ -258,12 +262,12 @@ def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: 
         "added": len(change.added),
         "removed": len(change.removed),
         "already_there": change.known,
-        "new_vertices": len(change.new_vertices),
+        "new_vertices": new,
         "rounds": done.rounds,
         "swept": done.touched,
         "row_updates": done.updates,
         "moved": moved,
-        "moved_ids": change.graph.ids[done.moved[:_MOST_NAMED]].tolist(),
+        "moved_ids": moved_ids[:_MOST_NAMED].tolist(),
         "still_moving": done.moving,
         "moves_since_full_run": moves,
         "changes_since_full_run": changes,
@@ -277,7 +281,7 @@ def _note(record: dict[str, Any], before: dict[str, Any], change: Change, done: 
 def _due(moves: float, changes: float, now: dict[str, Any] | None, full_run: dict[str, Any]) -> str | None:
     """Why a full run is due, or None.  AUC does not depend on density, which a change may change."""
     if moves > _MOST_MOVES:
-        return f"since the last one there were {moves:.0%} as many moves as vertices"
+        return f"since the last one, moves and new vertices come to {moves:.0%} of all vertices"
     if changes > _MOST_MOVES:
         return f"since the last one there were {changes:.0%} as many changes as links"
     known = now is not None and None not in (*full_run.values(), now["auc"], now["auc_error"])

@@ -78,7 +78,9 @@ def read(path: Path, defaults: Mapping[str, Any]) -> tuple[dict[str, Any], Fitte
     ``defaults`` are the estimator's current parameters.  Parameters missing from the file get their defaults; a file
     with unknown parameters is refused.
     """
-    readable = readable_archive(path, "model", name="a file that MMSB.save wrote", again="load another copy")
+    readable = readable_archive(
+        path, "model", name="a file that MMSB.save wrote", again="name another file that MMSB.save wrote"
+    )
     with readable, open(path, "rb") as file, stored_arrays(file) as archive:
         meta = json.loads(archive["meta"].tobytes())
         if meta["kind"] != KIND:

@@ -93,7 +93,8 @@ class ALS(Parameters, Answers):
             raise InputError("holdout is for ratings: counts have no error to stop by, leave it out")
         if self.implicit and (ratings.values < 0).any():
             raise InputError(
-                f"{ratings.name} has a count of {ratings.values.min():g}; implicit feedback has none below 0"
+                f"{ratings.name} has a count of {ratings.values.min():g}; implicit feedback has none below 0: "
+                "leave such rows out"
             )
         if self.implicit:
             ratings = ratings.part(ratings.values > 0)

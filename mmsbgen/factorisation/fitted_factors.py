@@ -182,7 +182,10 @@ class Answers:
         """
         model = self._fitted()
         if model.implicit:
-            raise InputError("a fit of implicit feedback predicts preferences, which have no error against counts")
+            raise InputError(
+                "a fit of implicit feedback predicts preferences, which have no error against counts: "
+                "see what it recommends"
+            )
         given = as_ratings(ratings, columns=columns)
         u = model.numbers("user", given.user_ids)[given.users]
         v = model.numbers("item", given.item_ids)[given.items]

@@ -88,7 +88,8 @@ def numbered_pairs(ids: NDArray[Any], pairs: Any, *, unseen: bool = False) -> In
         vertices = [(number[a], number[b]) for a, b in rows]
     except (KeyError, TypeError):
         odd = next(name for row in rows for name in row if not _hashable(name) or name not in number)
-        raise InputError(f"{odd!r} is no vertex of the graph; give ids as the input has them") from None
+        some = ", ".join(map(repr, ids[:3].tolist()))
+        raise InputError(f"{odd!r} is no vertex of the graph; its ids are such as {some}") from None
     return np.array(vertices, dtype=np.int64).reshape(-1, 2)
 
 

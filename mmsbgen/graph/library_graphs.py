@@ -133,7 +133,7 @@ def third_value(name: str, found: str) -> InputError:
     """The error for pairs that have a third value."""
     return InputError(
         f"{name} has {found}; a third column would be weights, and the model takes unweighted links. "
-        "Keep the rows that count as links and their first two columns: a[:, :2]"
+        "Keep the rows that count as links, and of each the first two values (of an array: a[:, :2])"
     )
 
 

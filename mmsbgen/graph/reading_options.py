@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -52,6 +53,8 @@ FORMATS = (
     "npy",
 )
 
+#: The comma of such a number may be of its decimals or of its thousands.
+_EITHER = re.compile(r"[-+]?[0-9]{1,3},[0-9]{3}")
 _CHOICES = (
     "--weights ignore counts every row as a link, --weights threshold=X those of weight X or more "
     "(weights='ignore', 'threshold=X' in Python)"
@@ -221,8 +224,11 @@ def _numbers(weights: Iterable[Any], name: str) -> NDArray[np.float64]:
 
 
 def _no_number(weight: Any, name: str) -> InputError:
+    why = "is no number; mend it"
+    if isinstance(weight, str) and _EITHER.fullmatch(weight):
+        why = f"may be {weight.replace(',', '.')} or {weight.replace(',', '')}; write it without a comma"
     return InputError(
-        f"{name}: a link has weight {weight!r}, which is no number; mend it, or count every row by --weights ignore "
+        f"{name}: a link has weight {weight!r}, which {why}, or count every row by --weights ignore "
         "(weights='ignore' in Python)"
     )
 

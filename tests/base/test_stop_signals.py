@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from mmsbgen.base.stop_signals import StopRequest, TimeUpError, ending_at
+from mmsbgen.base.stop_signals import StopRequest, TimeUpError, deferring, ending_at
 
 WAITS = """
 import sys, time
@@ -118,3 +118,18 @@ def test_a_run_under_nohup_goes_on() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_block_that_must_not_be_interrupted_ends_before_the_signals_count() -> None:
+    ended: list[bool] = []
+    with StopRequest().listening([signal.SIGINT]) as stop:
+        with pytest.raises(KeyboardInterrupt):
+            _ended_in_spite_of_signals(ended)
+        assert (ended, stop.count) == ([True], 2)
+
+
+def _ended_in_spite_of_signals(ended: list[bool]) -> None:
+    with deferring():
+        for _ in range(3):
+            signal.raise_signal(signal.SIGINT)
+        ended.append(True)

@@ -104,6 +104,11 @@ def test_all_of_pi_in_the_file_predicts_as_the_run(found, tmp_path, pairs):
     assert np.allclose(read.link_probabilities(at), found.predict_links(pairs), atol=0.02)
 
 
+def test_the_curve_does_not_depend_on_how_many_shares_are_kept(found, pairs):
+    few = detect(planted()[0], top=1, **OPTIONS)
+    assert np.allclose(few.predict_links(pairs), found.predict_links(pairs), atol=0.05), "of one byte an entry"
+
+
 def test_the_record_has_the_curve_and_the_error_on_test_pairs(found, folder):
     note = json.loads((folder / "run.json").read_text())["calibration"]
     assert note == found.record["calibration"]
@@ -136,8 +141,8 @@ def test_few_validation_links_leave_probabilities_as_they_are(tmp_path):
     assert note["calibrated"] is False
     assert note["curve"] is None
     assert note["text"] == (
-        f"Link probabilities are not calibrated: 12 validation links are too few, {FEWEST_LINKS} are needed; "
-        "--validation holds out more."
+        f"Link probabilities are not calibrated: {FEWEST_LINKS} validation links are needed whose two vertices have "
+        "training links, and there are 12; --validation holds out more."
     )
     some = [(0, 1), (0, 15), (3, 5)]
     assert np.array_equal(found.predict_links(some), found.predict_links(some, calibrated=False))

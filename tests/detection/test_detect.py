@@ -168,7 +168,7 @@ def test_the_verdict_gives_no_time_of_settling(ring):
 
 
 def test_communities_that_still_change_are_warned_of(ring, monkeypatch):
-    monkeypatch.setattr("mmsbgen.sampler.diagnostics.convergence.StabilityWatch.agreement", lambda watch, begin: 0.88)
+    monkeypatch.setattr("mmsbgen.sampler.diagnostics.convergence.StabilityWatch.agreement", lambda *given: 0.88)
     found = mmsbgen.detect(ring, 3, device=PROCESSOR, iterations=60, start="communities", refine=False, random_state=3)
     assert found.record["convergence"]["text"] == (
         "Warning: after 60 sweeps the held-out log-likelihood has settled, but the communities have not. "

@@ -191,7 +191,7 @@ def test_probabilities_are_of_whole_rows(fitted):
     assert fitted.predict_link_proba(np.array(pairs)) == pytest.approx(right, rel=1e-12)
     assert fitted.predict_link_proba([]).shape == (0,)
     assert fitted.detection_.predict_links(pairs) == pytest.approx(right, rel=0.05), "of one byte an entry"
-    with pytest.raises(InputError, match="77 is no vertex of the graph"):
+    with pytest.raises(InputError, match="77 is no vertex of the graph; its ids are such as 0, 1, 2"):
         fitted.predict_link_proba([(0, 77)])
 
 

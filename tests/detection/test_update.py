@@ -90,7 +90,8 @@ def test_vertices_move_with_their_links(results: Path, tmp_path: Path) -> None:
     )
     moved = tmp_path / "moved"
     shutil.move(tmp_path / "new", moved)
-    assert mmsbgen.update(moved, add=[(5, 1001)], device=PROCESSOR).record["update"]["updates"] == 3
+    told = mmsbgen.update(moved, add=[(5, 1001)], device=PROCESSOR).record["update"]
+    assert (told["updates"], told["new_vertices"], told["moved"]) == (3, 1, 0), "a new vertex is no moved one"
 
 
 def test_pairs_are_held_out_as_in_the_run_whatever_the_defaults_are_now(results: Path, monkeypatch) -> None:

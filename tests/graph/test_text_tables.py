@@ -184,7 +184,12 @@ def test_other_encodings_are_read_as_latin_1_with_a_warning(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "columns"), [("person,friend\nann,bob\n", (1, 2)), ("person\tfriend\nann\tbob\n", None)]
+    ("content", "columns"),
+    [
+        ("person,friend\nann,bob\n", (1, 2)),
+        ("person\tfriend\nann\tbob\n", None),
+        ("person friend\nann bob\n", None),
+    ],
 )
 def test_a_first_row_that_may_be_a_header_is_told(tmp_path: Path, content: str, columns: Any) -> None:
     with pytest.warns(GraphWarning, match="the first row, .*person.*friend.*, is read as a link; .* give its names"):

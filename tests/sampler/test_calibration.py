@@ -132,7 +132,8 @@ def test_few_validation_links_leave_the_model_as_it_is():
     assert found is m
     assert note["calibrated"] is False
     assert note["curve"] is None
-    assert f"{parts.validation.n_links} validation links are too few, {FEWEST_LINKS} are needed" in note["text"]
+    assert f"{FEWEST_LINKS} validation links are needed" in note["text"]
+    assert f"there are {parts.validation.n_links};" in note["text"]
     assert note["test"]["ece"] == note["test"]["ece_before"] > 0.1, "test pairs still tell how far it is off"
     _, note = calibrate(m, drawn(m, 6, 0.0), seed=0)
     assert note["calibrated"] is False

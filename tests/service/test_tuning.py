@@ -159,7 +159,7 @@ def test_a_device_is_known_from_its_first_records_on(service: Service, client: h
         ({"kernel": "update_pi", "device": "Test GPU"}, "may be several devices"),
         ({"kernel": "update_pi", "device": "cuda:77"}, "nor is there a record of such a device"),
         ({"kernel": "block_strike", "device": "opencl:0"}, "is not written in opencl"),
-        ({"kernel": "../../etc/passwd"}, "query.kernel: String should match pattern"),
+        ({"kernel": "../../etc/passwd"}, "query.kernel: '../../etc/passwd' should match pattern"),
     ],
 )
 def test_what_cannot_be_looked_up_is_said(sqlite_service: Service, params: dict[str, object], message: str) -> None:

@@ -170,6 +170,13 @@ def test_it_is_said_among_which_the_winner_was_chosen(times: tuple[Sequence[floa
     assert text.startswith(f"{len(times)} finalists cannot be told apart (± ") == (text != said)
 
 
+def test_a_budget_that_leaves_no_time_for_any_kernel_is_told(tmp_path: Path) -> None:
+    words = "--device fake --kernel theta_end --budget-seconds 1e-6 --quiet"
+    result = call(*words.split(), "--database", str(tmp_path / "tuning.sqlite3"))
+    assert (result.exit_code, result.exception is not None) == (2, True), result.output
+    assert "--budget-seconds 1e-06: no kernel was tried; give more" in result.output
+
+
 def test_only_a_budget_of_seconds_leaves_no_time() -> None:
     space = SimpleNamespace(default={"lanes": 1}, configs=[{"lanes": 1}, {"lanes": 2}])
     kernel: Any = KernelReport("draws", None, space, "", 1)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from mmsbgen.cli.db.filter_options import (
     picked_run,
     reading,
 )
-from mmsbgen.cli.printing.output_options import Output, moved, row_options, show
+from mmsbgen.cli.printing.output_options import Output, made, moved, row_options, show
 from mmsbgen.cli.shared.command_options import NamedPath, option
 from mmsbgen.cli.shared.common import MmsbgenGroup, csv_text
 from mmsbgen.cli.shared.completed_names import family_option
@@ -182,7 +182,7 @@ def export_(ctx: click.Context, /, file: Path, with_host: bool, most: int | None
         from mmsbgen.base.atomic_files import write_packed
         from mmsbgen.cli.db import printed_rows as rows
 
-        trials = [rows.trial_row(trial, marks) for trial in bundle.trials]
+        trials = made((rows.trial_row(trial, marks) for trial in bundle.trials), rows.TRIAL)
         write_packed(file, csv_text([column.field for column in rows.TRIAL], trials))
     else:
         jsonl.write(bundle, file)

@@ -189,12 +189,12 @@ class Marks:
 
 
 def trial_row(trial: TrialRecord, marks: Marks) -> dict[str, Any]:
-    """All fields of a trial."""
+    """All fields of a trial; ``stale``, which renders its program, as a function of no arguments."""
     names = [c.field for c in TRIAL if c not in _KEY and c.field not in _MADE]
     row: dict[str, Any] = {"trial": trial.uid, **key_row(trial.key), "config": dict(trial.config)}
     row["template_digest"] = trial.template_digest
     row |= {name: getattr(trial, name) for name in names} | {"times": list(trial.times)}
-    return row | {"stale": marks.stale(trial), "quarantined": marks.reason(trial.key, trial.config_digest)}
+    return row | {"stale": partial(marks.stale, trial), "quarantined": marks.reason(trial.key, trial.config_digest)}
 
 
 def best_rows(trials: Iterable[TrialRecord], marks: Marks, objective: str = "time") -> Rows:

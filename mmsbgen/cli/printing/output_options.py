@@ -115,11 +115,12 @@ def show(
     if output.sort is not None:
         order = output.sort.removeprefix("-")
         by_part, there = _with_parts(rows, columns, [order])
-        values = [row[_column(there, order, "--sort").field] for row in by_part]
+        by = _column(there, order, "--sort")
+        values = [row[by.field] for row in made(by_part, [by])]
         rows = _sorted(rows, values, output.sort.startswith("-"))
     rows, there = _with_parts(rows, columns, names)
     picked = [_column(there, name, "--columns") for name in names] or columns
-    rows = rows[:limit]
+    rows = made(rows[:limit], picked)
     if output.as_json:
         fields = [column.field for column in picked]
         told = rows if output.columns is None else [{field: row[field] for field in fields} for row in rows]
@@ -132,6 +133,19 @@ def show(
         _print(picked, rows)
     elif empty:
         click.echo(shown(empty), err=True)
+
+
+def made(rows: Iterable[dict[str, Any]], columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Rows with the values that are functions, as they take long; those that no column shows are left out."""
+    fields = {column.field for column in columns}
+    return [
+        {
+            name: value() if callable(value) else value
+            for name, value in row.items()
+            if name in fields or not callable(value)
+        }
+        for row in rows
+    ]
 
 
 def place_of(value: Any) -> Any:

@@ -121,8 +121,10 @@ def _parsed(stream: Sequence[bytes], name: str, told: Stage) -> Bundle:
             else:
                 reader.add(values)
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            foreign = header is None and isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
-            what = f"; {_KINDS}" if foreign else ""
+            damaged = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+            what = "; export or copy it again" if damaged else ""
+            if damaged and header is None:
+                what = f"; {_KINDS}"
             raise InputError(f"{name}, line {number}: {plain(error, 300)}{what}") from error
     if header is None:
         raise InputError(f"{name} is empty: a first line with the format is expected; {_KINDS}")

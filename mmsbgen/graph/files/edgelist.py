@@ -305,9 +305,10 @@ def _without_header(file: Path, words: Words, text: bytes) -> Words:
         return words
     common = any(below.places_of(word).size for word in top)
     usual = tuple(word.decode().lower() for word in top) in USUAL_COLUMNS and not common
-    if usual or (not any(map(INTEGER.fullmatch, top)) and first_other(below) is None):
+    of_words = not any(map(INTEGER.fullmatch, top))
+    if usual or (of_words and first_other(below) is None):
         return below
-    if tabbed and not common:
+    if of_words and not common:
         row = shown(b" ".join(top))
         remedy = "if it is a header, give its names by --columns (columns= in Python), or put # before it"
         warn_user(f"{file}: the first row, {row}, is read as a link; {remedy}", GraphWarning)

@@ -87,6 +87,8 @@ def foreign_format(file: Path, raw: bytes) -> str:
             return kind
     if raw.startswith(b"PK\x03\x04") and b".npy" in raw[:200]:
         return "npz"
+    if raw.startswith(b"PK") and file.suffix.lower() in (".xlsx", ".xlsm", ".ods"):
+        raise InputError(f"{file} is a spreadsheet; save it as CSV")
     for begin, kind in _ARCHIVES.items():
         if raw.startswith(begin):
             raise InputError(f"{file} is a {kind} archive; unpack it first, or use gzip")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.evaluation import Trace
+from mmsbgen.sampler.diagnostics.explained_links import Ints
 from mmsbgen.sampler.diagnostics.memberships import Memberships, by_community, largest
 from mmsbgen.sampler.diagnostics.state_rows import leading_communities
 from mmsbgen.sampler.options.phases import TOLERANCE, WINDOW, one_community, settled
@@ -19,8 +20,12 @@ from mmsbgen.sampler.posterior.draws import effective_number
 _MOMENTS = 32
 #: Elements of the state above which a snapshot is taken at every eighth evaluation only.
 _LARGE = 1 << 24
-#: Share of vertices with an unchanged leading community, below which communities count as unsettled.
+#: Share of vertices that kept their largest community, below which communities count as unsettled.
 _AGREEMENT = 0.9
+#: Part of its row's largest share above which a community is kept: of two equal ones, either may be the largest.
+_KEPT = 0.5
+#: Rows that are looked at together.
+_ROWS = 1 << 20
 
 
 class StabilityWatch:
@@ -45,8 +50,11 @@ class StabilityWatch:
             # Keep the latest snapshot.
             self.moments = self.moments[1::2] if len(self.moments) % 2 == 0 else self.moments[::2]
 
-    def agreement(self, begin: int) -> float | None:
-        """Share of vertices whose largest community has not changed since half-way from ``begin``; None if unknown."""
+    def agreement(self, begin: int, found: Memberships, left_out: Ints) -> float | None:
+        """Share of vertices that still have much of their largest community half-way from ``begin``; None if unknown.
+
+        ``found`` are the memberships at the end, ``left_out`` the vertices without a place in snapshots, ascending.
+        """
         if len(self.moments) < 2:
             return None
         end, last = self.moments[-1]
@@ -55,7 +63,15 @@ class StabilityWatch:
         if abs(when - middle) > (end - begin) / 4:
             # A run that was resumed late has no snapshot near half-way.
             return None
-        return float(np.mean(before == last))
+        other = np.flatnonzero(before != last)
+        vertices = other + np.searchsorted(left_out - np.arange(left_out.size), other, side="right")
+        lost = 0
+        for first in range(0, other.size, _ROWS):
+            part = slice(first, first + _ROWS)
+            indices, values = found.indices[vertices[part]], found.values[vertices[part]]
+            shares = np.where(indices == before[other[part], None], values, 0).max(axis=1)
+            lost += int(np.count_nonzero(shares < _KEPT * values[:, 0]))
+        return 1 - lost / before.size
 
 
 def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: StabilityWatch) -> dict[str, Any]:
@@ -63,15 +79,15 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Stabi
 
     ``settled``: whether the log-likelihood has settled at the end or, for a run of open length, when its end was set;
     None if unknown.  ``effective_communities``: exp of the entropy of the mean row, from the stored entries.
-    ``mean_row_sum``: at the last evaluation.  ``agreement``: share of vertices whose leading community has not changed
-    since half-way from the last refinement.  ``text``: the verdict for people.
+    ``mean_row_sum``: at the last evaluation.  ``agreement``: share of vertices whose largest community half-way from
+    the last refinement has at least half of their largest share at the end.  ``text``: the verdict for people.
     """
     course, sweep = sampler.course, _sweep(sampler)
     since = [row for row in trace if row["iteration"] > course.changed_at]
     chance = one_community(sampler.split.density)
     verdict = True if course.settled_at is not None else settled(since, sweep, course.changed_at, chance)
     mass = by_community(found.indices, found.values, found.width)
-    agreement = watch.agreement(course.changed_at)
+    agreement = watch.agreement(course.changed_at, found, sampler.left_out)
     return {
         "settled": verdict,
         "effective_communities": effective_number(mass),
@@ -122,7 +138,7 @@ def _not_known(sampler: Sampler, since: Trace, sweep: float) -> str:
     until = "; without -n it goes on until it has" if sampler.options.block and sampler.options.iterations else ""
     remedy = f"Give it more iterations (-n){until}."
     if sampler.iteration < sampler.limit:
-        remedy = "It was interrupted: go on with --resume."
+        remedy = "It was interrupted."
     iterations = math.ceil(2 * sweep)
     needed = "2 sweeps" if iterations == 2 else f"2 sweeps ({iterations} iterations)"
     return (

@@ -30,8 +30,12 @@ _ROWS = 1 << 16
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def calibrate(found: Memberships, split: Split, seed: int) -> tuple[Memberships, dict[str, Any]]:
+def calibrate(
+    found: Memberships, split: Split, seed: int, entries: Memberships | None = None
+) -> tuple[Memberships, dict[str, Any]]:
     """``found`` with a curve fitted on the validation pairs, if these suffice, and an entry of the run record.
+
+    Pairs are drawn by the stored entries of ``entries``, if given, which are more than those of ``found``.
 
     A calibrated probability is the share of links among the graph's pairs of that p(link), if the fit has not seen them
     as links.  Held-out links are a sample of all links at a known rate.  Held-out non-links are drawn uniformly, so
@@ -48,7 +52,7 @@ def calibrate(found: Memberships, split: Split, seed: int) -> tuple[Memberships,
     note: dict[str, Any] = {"calibrated": enough, "text": _text(len(links)), "curve": None, "test": None}
     if not enough and not len(test_links):
         return found, note
-    draws = _Draws(found)
+    draws = _Draws(found, found if entries is None else entries)
     rng = np.random.Generator(np.random.PCG64([seed, 6]))
     non_links = draws.non_links(split.graph, rng)
     training = split.some_training_links(min(_TRAINING, draws.most), rng) if enough else links[:0]
@@ -82,8 +86,8 @@ def _text(n_links: int) -> str:
     if n_links >= FEWEST_LINKS:
         return f"Link probabilities are calibrated on {plural(n_links, 'validation link')}."
     return (
-        f"Link probabilities are not calibrated: {plural(n_links, 'validation link')} are too few, {FEWEST_LINKS} are "
-        "needed; --validation holds out more."
+        f"Link probabilities are not calibrated: {FEWEST_LINKS} validation links are needed whose two vertices have "
+        f"training links, and there are {n_links}; --validation holds out more."
     )
 
 
@@ -117,11 +121,11 @@ class _Draws:
     proportion to theirs.  A pair is then drawn in proportion to sum_k beta_k pi_ak pi_bk, eq. (2.2) without delta.
     """
 
-    def __init__(self, found: Memberships) -> None:
-        chains = (found, *found.others)
+    def __init__(self, found: Memberships, entries: Memberships) -> None:
+        chains, stored = (found, *found.others), (entries, *found.others)
         widths = [one.width if one.codes.size else one.indices.shape[1] for one in chains]
         n, self.most = len(found.ids), max(2, _MOST_ELEMENTS // sum(widths))
-        self._chains = [_without(found.unlinked, one.first(max(1, _MOST_ENTRIES // n))) for one in chains]
+        self._chains = [_without(found.unlinked, one.first(max(1, _MOST_ENTRIES // n))) for one in stored]
         self._n, self._before = n - found.unlinked.size, found.unlinked - np.arange(found.unlinked.size)
         self._sums = [by_community(one.indices, one.values, one.width) for one in self._chains]
         self._uniform = min(_UNIFORM, self.most // 2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -20,13 +21,23 @@ from mmsbgen.db.store.store_errors import StoreError
 
 MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("mmsbgen.service")
+_FIELD = 2
+"""Parts of the place of a field: the query, path or body, and its name."""
+_TYPE = re.compile(r"(constrained-)?(bool|float|int|str)|literal\[.*\]")
+"""What pydantic appends to the place of a field of several types."""
+_SHOWN = 80
+_SAID = {
+    "extra_forbidden": "no such field: leave it out; /api/v1/openapi.json has all",
+    "json_invalid": "the body is no JSON: mend it",
+    "missing": "it is missing: give it",
+}
 
 
 class WrongValue(BaseModel):
     """An invalid value of a request."""
 
     where: str = Field(description="Its place in the request.", examples=["query.limit"])
-    what: str = Field(description="What is wrong with it.", examples=["Input should be less than or equal to 500"])
+    what: str = Field(description="What is wrong with it.", examples=["501 should be less than or equal to 500"])
 
 
 class ErrorBody(BaseModel):
@@ -57,11 +68,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
-        # The values are left out: they may be large, or not be valid JSON.
-        wrong = [
-            WrongValue(where=_plain(".".join(map(str, e["loc"])))[:200], what=_plain(str(e["msg"]))[:500])
-            for e in error.errors()[:20]
-        ]
+        wrong = _wrong_values(error.errors()[:20])
         return answer(422, "; ".join(f"{one.where}: {one.what}" for one in wrong), errors=wrong)
 
     @app.exception_handler(HTTPException)
@@ -94,6 +101,26 @@ def status_of(error: MmsbgenError) -> int:
     if isinstance(error, StoreError | MissingDependencyError):
         return 503
     return 422 if isinstance(error, InputError) else 500
+
+
+def _wrong_values(errors: Sequence[Mapping[str, Any]]) -> list[WrongValue]:
+    """The errors of pydantic by field, with the value, and with what each type that it may have asks for."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for error in errors:
+        place = list(map(str, error["loc"]))
+        if len(place) > _FIELD and _TYPE.fullmatch(place[-1]):
+            place.pop()
+        subject, should, asked = str(error["msg"]).partition(" should ")
+        if error.get("type") in _SAID:
+            subject, asked = _SAID[error["type"]], ""
+        elif should:
+            value = repr(error.get("input"))
+            # Others may be large.
+            short = isinstance(error.get("input"), str | int | float) and len(value) <= _SHOWN
+            subject, asked = value if short else "it", asked.partition(", unable to")[0]
+        found.setdefault(".".join(place), (subject, []))[1].append(asked)
+    told = {where: f"{of} should {', or '.join(asked)}" if any(asked) else of for where, (of, asked) in found.items()}
+    return [WrongValue(where=_plain(where)[:200], what=_plain(what)[:500]) for where, what in told.items()]
 
 
 def _plain(text: str) -> str:

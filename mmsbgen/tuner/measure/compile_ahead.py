@@ -23,6 +23,7 @@ from mmsbgen.backends.nvidia.cuda_compile import Nvcc, compile_cuda, compiler_th
 from mmsbgen.backends.nvidia.nvrtc import NvrtcProcesses
 from mmsbgen.base.errors import MmsbgenError
 from mmsbgen.base.processes import cores
+from mmsbgen.base.stop_signals import deferring
 from mmsbgen.db.records.canonical_json import digest
 from mmsbgen.families import resolve_family
 from mmsbgen.kernels.build import compiler_options, traits_of
@@ -180,7 +181,14 @@ class CompileAhead:
         return ran if since is None else ran + time.perf_counter() - since
 
     def close(self) -> None:
-        """Drop pending requests and end the processes."""
+        """Drop pending requests and end the processes.
+
+        Ctrl-C waits until then: at its exit Python waits for the threads, and they for processes that may be stopped.
+        """
+        with deferring():
+            self._close()
+
+    def _close(self) -> None:
         self._closed = True
         for pool in (self._pool, self._later):
             pool.shutdown(wait=False, cancel_futures=True)

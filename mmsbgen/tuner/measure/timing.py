@@ -25,6 +25,8 @@ _MOST_BATCHED = 128
 """Well below the queue length at which the host has to wait: a batch is queued before its first launch begins."""
 _COLD = 4.0
 """Factor by which a first launch may exceed the limit of two repetitions."""
+_STALLED_S = 2e-2
+"""A first launch may take so long, however short the kernel: on a busy host, or until its program is in memory."""
 _SHORTEST_S = 1e-9
 """Least time reported; shorter ones are below the resolution of a device's clock."""
 
@@ -77,7 +79,7 @@ def time_launches(
     warm = _once(device, launch, 0, 1)
     warmed()
     # A short kernel's first launch is no measure: most of it is the overhead of two events and of the host.
-    if (not batched or _batch_of(device, warm) == 1) and warm > _COLD * limits[min(1, len(limits) - 1)]:
+    if warm > max(_STALLED_S, _COLD * limits[min(1, len(limits) - 1)]):
         return Timing((warm,), given_up=True)
     first = _once(device, launch, 1, 1)
     batch = _batch_of(device, min(warm, first)) if batched else 1
