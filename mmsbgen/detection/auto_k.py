@@ -50,15 +50,14 @@ def chosen_k(
         checked.request.on_message(f"No pairs are held out to choose by: K={k} is the number of Leiden's communities.")
     else:
         best = max(tried, key=lambda one: one.log_likelihood)
-        others = [one for one in tried if one.k != k]
-        near = [f"K={one.k}" for one in others if best.log_likelihood - one.log_likelihood <= one.standard_error]
-        if best.k != k:
+        near = [one.k for one in tried if best.log_likelihood - one.log_likelihood <= one.standard_error]
+        others = [f"K={other}" for other in near if other != k]
+        if k not in near:
             why = "is enough; what a larger K adds stays empty"
-        elif near:
-            verb = "is" if len(near) == 1 else "are"
-            why = f"predicts held-out pairs best; {_joined(near)} {verb} within one standard error of it"
+        elif others:
+            why = f"predicts held-out pairs well, and so {'does' if len(others) == 1 else 'do'} {_joined(others)}"
         else:
-            why = "predicts held-out pairs best" if others else "is the only one that could be tried"
+            why = "predicts held-out pairs best" if len(tried) > 1 else "is the only one that could be tried"
         checked.request.on_message(f"Chosen: K={k} {why}.")
     return k, tried
 

@@ -72,7 +72,9 @@ def probabilities(odds: Floats) -> Floats:
     return found
 
 
-def fitted(p: Floats, links: Bools, rates: Floats, shape: CalibrationCurve | None = None) -> CalibrationCurve:
+def fitted(
+    p: Floats, links: Bools, rates: Floats, shape: CalibrationCurve | None = None, most_points: int = _POINTS
+) -> CalibrationCurve:
     """The curve c that makes a sample of pairs likeliest, by logistic regression with a smooth prior.
 
     ``p`` ``[S]`` are the model's probabilities, ``links`` ``[S]`` says which pairs are links.  A pair comes into the
@@ -82,10 +84,10 @@ def fitted(p: Floats, links: Bools, rates: Floats, shape: CalibrationCurve | Non
     c corrects the model's log odds at quantiles of the links'.  By the prior of the regression, corrections are a
     random walk over these points, so that few pairs change little.  From a probability of 0.1 on, the walk has the
     points of ``shape`` and goes around its corrections, less far.  Where the estimate would fall, it is averaged
-    (isotonic regression).
+    (isotonic regression).  The curve has ``most_points`` at most.
     """
     x = log_odds(p)
-    points = _points(x[links])
+    points = _points(x[links], most_points)
     mean, part = np.zeros(points.size), np.ones(points.size)
     begin = log_odds(np.array([_SHAPED_FROM]))
     if shape is not None and shape.points[-1] > begin:
@@ -101,9 +103,9 @@ def fitted(p: Floats, links: Bools, rates: Floats, shape: CalibrationCurve | Non
     return CalibrationCurve(points, _increasing(points + correction - tilt) + tilt)
 
 
-def _points(x: Floats) -> Floats:
-    """Points of a curve ``[J]``, J >= 1: quantiles of the links' log odds ``x``, distinct."""
-    count = max(1, min(_POINTS, x.size // _LINKS_A_POINT))
+def _points(x: Floats, most: int) -> Floats:
+    """Points of a curve ``[J]``, 1 <= J <= ``most``: quantiles of the links' log odds ``x``, distinct."""
+    count = max(1, min(most, x.size // _LINKS_A_POINT))
     points = np.quantile(x, (np.arange(count) + 0.5) / count)
     distinct: Floats = points[np.concatenate([[True], np.diff(points) > 1e-6])]
     return distinct

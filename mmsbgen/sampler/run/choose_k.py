@@ -18,6 +18,7 @@ from mmsbgen.base.progress import stage
 from mmsbgen.graph import Split
 from mmsbgen.graph.graph import AT_A_TIME
 from mmsbgen.graph.split import repeated
+from mmsbgen.sampler.calibration.curve import fitted
 from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics import held_out
 from mmsbgen.sampler.diagnostics.evaluation import evaluate
@@ -38,13 +39,13 @@ _BEHIND = 3.0
 
 @dataclass(frozen=True)
 class KTrial:
-    """Trial of one K: log-likelihood per held-out pair and AUC, of link probabilities averaged over some sweeps."""
+    """Trial of one K: log-likelihood per held-out pair and AUC, of calibrated means of link probabilities."""
 
     k: int
     log_likelihood: float
     auc: float
     standard_error: float
-    """Standard error of the difference in log-likelihood to the best K."""
+    """Standard error of the difference in log-likelihood to the largest one."""
 
 
 class _Fit(NamedTuple):
@@ -52,7 +53,9 @@ class _Fit(NamedTuple):
 
     auc: float
     logs: Floats
-    """Log-likelihood ``[H]`` of every held-out pair."""
+    """Log-likelihood ``[H]`` of every held-out pair, by calibrated probabilities."""
+    uncalibrated: Floats
+    """The same, ``[H]``, by the model's own probabilities."""
     filled: float
     """Number of communities that are not empty: they explain a training link best; K if chains do not refine."""
 
@@ -70,8 +73,11 @@ def choose_k(
     error below the best one, or half of the communities are empty; if the first is the best, the grid goes down in the
     same way.  Then the geometric means of the best K and its neighbours are tried: once if pi is large, else twice.
 
-    The best of all is taken, or the smallest K that has empty communities and fills no fewer: each further empty
-    community takes a share of the rows, by which the log-likelihood gains a little.
+    Log-likelihoods are by calibrated probabilities, as those of a result are: the model is overconfident, the more so
+    the larger K is.  Without calibration a K far too small wins where vertices are in many communities.  Of all K
+    within a standard error of the best, the one whose own probabilities predict best is taken, or the smallest K that
+    has empty communities and fills no fewer: each further empty community takes a share of the rows, by which the
+    log-likelihood gains a little.
 
     Each K is fitted to ``split`` and, if that has few held-out links, to others (:func:`repeated`), as long as it is
     not clearly behind the best.
@@ -89,8 +95,7 @@ def choose_k(
         InputError: if no K could be tried.
         KeyboardInterrupt: if ``asked`` returns true.
     """
-    links = max(1, split.validation.n_links)
-    splits = repeated(split, min(_MOST_SPLITS, -(-_ENOUGH_LINKS // links)))
+    splits = repeated(split, min(_MOST_SPLITS, -(-_ENOUGH_LINKS // max(1, split.validation.n_links))))
     labels = np.concatenate([np.asarray(one.validation.labels, bool) for one in splits])
     fits: dict[int, _Fit] = {}
 
@@ -100,30 +105,39 @@ def choose_k(
         sums = float(logs[linked].sum()), float(logs[~linked].sum())
         return held_out.weighted(*sums, int(linked.sum()), int((~linked).sum()), split.density)
 
+    def whole() -> list[int]:
+        """The K that are fitted to all splits."""
+        return [k for k in fits if fits[k].logs.size == labels.size]
+
     def best() -> int:
-        return max((k for k in fits if fits[k].logs.size == labels.size), key=lambda k: value(fits[k].logs))
+        near = [k for k in whole() if behind(fits[k])[0] <= behind(fits[k])[1]]
+        return max(near, key=lambda k: value(fits[k].uncalibrated))
 
     def enough() -> int:
         """The best K, or the smallest that has empty communities and fills no fewer."""
-        return min(k for k in fits if k == best() or fits[best()].filled <= fits[k].filled < k)
+        return min(k for k in whole() if k == best() or fits[best()].filled <= fits[k].filled < k)
 
     def behind(fit: _Fit) -> tuple[float, float]:
-        """By how much the log-likelihood of a fit is below that of the best K, on the same pairs, and the error."""
-        lost = fits[best()].logs[: fit.logs.size] - fit.logs
+        """By how much the log-likelihood of a fit is below the largest one, on the same pairs, and the error."""
+        first = max(whole(), key=lambda k: value(fits[k].logs))
+        lost = fits[first].logs[: fit.logs.size] - fit.logs
         return value(lost), held_out.weighted_error(lost, labels[: lost.size], split.density)
 
-    def fitted(k: int) -> _Fit:
+    def fit_of(k: int) -> _Fit:
         """The fit of ``k`` to all splits, or to the first ones if it is clearly behind."""
-        each: list[_Fit] = []
+        each: list[tuple[Floats, int]] = []
         for one in splits:
             sampler = make(one, k)
             try:
                 sampler.initialise(communities(one, k, seed))
-                each.append(_fitted(sampler, np.asarray(one.validation.labels, bool), asked))
+                each.append(_fitted(sampler, asked))
             finally:
                 sampler.close()
-            aucs, logs, filled = zip(*each, strict=True)
-            fit = _Fit(float(np.mean(aucs)), np.concatenate(logs), float(np.mean(filled)))
+            means, filled = zip(*each, strict=True)
+            p = np.concatenate(means)
+            links = labels[: p.size]
+            logs = _calibrated(p, links, split.density), held_out.log_likelihoods(p, links)
+            fit = _Fit(held_out.auc(p, links), *logs, float(np.mean(filled)))
             if fits:
                 lost, error = behind(fit)
                 if lost > _BEHIND * error:
@@ -136,7 +150,7 @@ def choose_k(
             return False
         say(f"Trying K={k}")
         try:
-            fits[k] = fitted(k)
+            fits[k] = fit_of(k)
         except DeviceMemoryError:
             say(f"K={k} does not fit in memory")
             return False
@@ -166,15 +180,31 @@ def choose_k(
         above = min((k for k in fits if k > middle), default=middle if saturated(middle) else most)
         for other in (below, above):
             pays(round(math.sqrt(middle * other)))
+    most_likely = max(value(fits[k].logs) for k in whole())
     tried = []
     for k in sorted(fits):
         lost, error = behind(fits[k])
-        tried.append(KTrial(k, value(fits[best()].logs) - lost, fits[k].auc, error))
+        tried.append(KTrial(k, most_likely - lost, fits[k].auc, error))
     return enough(), tried
 
 
-def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[], bool]) -> _Fit:
-    """A chain of two phases of sweeps with a refinement between them, and the metrics of its last sweeps."""
+def _calibrated(p: Floats, links: npt.NDArray[np.bool_], density: float) -> Floats:
+    """Log-likelihoods ``[H]`` of pairs by calibrated probabilities, or by ``p`` itself where a class is missing.
+
+    The curve has two points, so that it fits hardly more than a scale of the log odds.
+    """
+    if links.any() and not links.all():
+        rate = links.sum() / np.count_nonzero(~links) * (1.0 - density) / density
+        p = fitted(p, links, np.full(p.size, rate), most_points=2)(p)
+    return held_out.log_likelihoods(p, links)
+
+
+def _fitted(sampler: Sampler, asked: Callable[[], bool]) -> tuple[Floats, int]:
+    """Two phases of sweeps with a refinement between them.
+
+    Returns the link probabilities ``[H]`` of the held-out pairs, means of the last sweeps, and the number of
+    communities that are not empty.
+    """
     per_sweep, steps = sampler.per_sweep, REFINE_SWEEPS * sampler.per_sweep
     for last in (False, True):
         with stage(f"trying K={sampler.shape.k}, phase {last + 1} of 2", steps, "iterations") as heard:
@@ -191,8 +221,7 @@ def _fitted(sampler: Sampler, labels: npt.NDArray[np.bool_], asked: Callable[[],
             refine(sampler)
     assert metrics is not None
     means = sampler.device.download(sampler.held_values["sums"]) / metrics.samples
-    logs = held_out.log_likelihoods(means, labels)
-    return _Fit(metrics.auc, logs, _n_filled(sampler))
+    return means, _n_filled(sampler)
 
 
 def _n_filled(sampler: Sampler) -> int:
