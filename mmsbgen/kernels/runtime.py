@@ -72,6 +72,7 @@ class Runtime:
     kept: dict[str, Config] = field(default_factory=dict)
     choices: dict[str, KernelChoice] = field(default_factory=dict)
     refused: dict[tuple[str, Problem], dict[str, str]] = field(default_factory=dict)
+    _loaded: dict[tuple[Any, ...], tuple[BoundKernel, KernelChoice]] = field(default_factory=dict)
 
     def compile_ahead(self, names: Iterable[str], problem: Problem) -> None:
         """Compile the kernels called ``names`` for ``problem`` in parallel, if the device supports that.
@@ -148,6 +149,13 @@ class Runtime:
         )
 
     def _built(self, name: str, problem: Problem, modes: dict[str, Value]) -> tuple[BoundKernel, KernelChoice]:
+        # The search for K builds the same kernels for many splits; loading them takes as long as its chains.
+        key = (name, problem, *sorted(modes.items()))
+        if key not in self._loaded:
+            self._loaded[key] = self._built_anew(name, problem, modes)
+        return self._loaded[key]
+
+    def _built_anew(self, name: str, problem: Problem, modes: dict[str, Value]) -> tuple[BoundKernel, KernelChoice]:
         spec = self.family.kernel(name)
         while True:
             config, tier, reason = self._select(name, problem, modes)
@@ -163,6 +171,7 @@ class Runtime:
         return bound, replace(choice, reason=reason, template_digest=bound.source.digest)
 
     def _refuse(self, choice: KernelChoice, problem: Problem, error: Exception, what: str) -> None:
+        self._loaded.clear()
         refused, text = self.refused.setdefault((choice.kernel, problem), {}), describe(choice.config)
         if text in refused:
             return
