@@ -113,10 +113,12 @@ def _entries(before: Memberships, vertices: Ints, r: int, floor: float) -> tuple
     at, sizes = at[:, :r], sizes[:, :r]
     columns = before.columns[at]
     used = (columns >= 0) & (sizes > floor * (1 + 1e-6))
-    order = np.argsort(-np.where(used, sizes, 0.0), axis=1, kind="stable")
+    columns, sizes = np.where(used, columns, NONE), np.where(used, sizes, 0.0)
+    if not (sizes[:, 1:] <= sizes[:, :-1]).all():  # stored ones mostly are in order, and sorting takes long
+        order = np.argsort(-sizes, axis=1, kind="stable")
+        columns, sizes = np.take_along_axis(columns, order, axis=1), np.take_along_axis(sizes, order, axis=1)
     found, kept = np.full((len(vertices), r), NONE, np.uint32), np.zeros((len(vertices), r), sizes.dtype)
-    found[:, : at.shape[1]] = np.take_along_axis(np.where(used, columns, NONE), order, axis=1)
-    kept[:, : at.shape[1]] = np.take_along_axis(np.where(used, sizes, 0.0), order, axis=1)
+    found[:, : at.shape[1]], kept[:, : at.shape[1]] = columns, sizes
     return found, kept
 
 
