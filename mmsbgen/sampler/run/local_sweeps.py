@@ -182,10 +182,11 @@ def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
     active = np.asarray(vertices[adjacency.degrees[vertices] > 0], np.int64)
     done = updates = 0
     with ExitStack() as stack:
-        told = dict(zip(("told_communities", "told_values"), map(device.upload, state.entries()), strict=True))
-        told |= {name: device.alloc(n, real) for name in ("moved", "since_told")}
-        for buffer in told.values():
-            stack.callback(buffer.release)
+        told = {name: stack.enter_context(device.alloc(n, real)) for name in ("moved", "since_told")}
+        for name in ("communities", "values"):
+            rows = state.buffers[name]
+            told[f"told_{name}"] = stack.enter_context(device.alloc(rows.shape, rows.dtype))
+            device.copy(told[f"told_{name}"], rows)
         while active.size and done < MOST_ROUNDS:
             active = active[np.argsort(-adjacency.degrees[active], kind="stable")]
             batch = Batch(0, active.size, 0)
