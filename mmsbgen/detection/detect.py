@@ -149,12 +149,14 @@ def ready_device(device: str | None, database: str | Path | None) -> DeviceInfo:
 
     Raises the errors of :func:`mmsbgen.backends.find_device`.
     """
-    import scipy.sparse.csgraph  # noqa: F401
+    with ThreadPoolExecutor(1) as beside:  # a driver may take as long to begin
+        found = beside.submit(find_device, device)
+        import scipy.sparse.csgraph  # noqa: F401
 
-    from mmsbgen.detection import publish, run_chains, start_chain  # noqa: F401
+        from mmsbgen.detection import publish, run_chains, start_chain  # noqa: F401
 
-    info = find_device(device)
+        if is_asked(database):
+            from mmsbgen.db.store import tuning_store  # noqa: F401
+    info = found.result()
     shipped_groups(SHIPPED, info.kind)
-    if is_asked(database):
-        from mmsbgen.db.store import tuning_store  # noqa: F401
     return info

@@ -139,10 +139,11 @@ def _from_neighbours(communities: Array, values: Array, vertices: Ints, adjacenc
 
 def _means(communities: Array, values: Array, vertices: Ints, adjacency: Adjacency) -> tuple[Ints, Array, Array]:
     """Those of ``vertices`` of which a neighbour has a row, and the largest entries of the mean of these rows."""
-    r, k = communities.shape[1], int(communities[communities != NONE].max(initial=0)) + 1
     owners, ends = _links(adjacency, vertices)
-    there = communities[ends] != NONE
-    keys, at = np.unique((owners[:, None] * k + communities[ends])[there], return_inverse=True)
+    near = communities[ends]
+    there = near != NONE
+    r, k = near.shape[1], int(near[there].max(initial=0)) + 1
+    keys, at = np.unique((owners[:, None] * k + near)[there], return_inverse=True)
     mass = np.bincount(at, values[ends][there], keys.size)
     owner, community = np.divmod(keys.astype(np.int64), k)
     order = np.lexsort((community, -mass, owner))
