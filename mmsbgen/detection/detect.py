@@ -151,7 +151,7 @@ def ready_device(device: str | None, database: str | Path | None) -> DeviceInfo:
     """
     with ThreadPoolExecutor(1) as beside:  # a driver may take as long to begin
         found = beside.submit(find_device, device)
-        import scipy.sparse.csgraph  # noqa: F401
+        import scipy.sparse  # noqa: F401
 
         from mmsbgen.detection import publish, run_chains, start_chain  # noqa: F401
 
