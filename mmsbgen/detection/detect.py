@@ -19,6 +19,7 @@ from mmsbgen.detection.plan_chain import fitting_plan
 from mmsbgen.detection.ranks.forming import check_shared, open_ranks
 from mmsbgen.detection.request import Detection, Request
 from mmsbgen.graph import ReadingOptions
+from mmsbgen.kernels.runtime import is_asked
 from mmsbgen.sampler.saved.result_options import ResultOptions
 from mmsbgen.sampler.starts.background_search import searcher_ahead, searching_device, searching_for_starts
 
@@ -120,7 +121,7 @@ def perform(source: Any, request: Request) -> Detection:
     seeks = not checked.k_auto and checked.checkpoint is None
     with searcher_ahead(source, checked.options) if seeks else nullcontext() as ahead:
         with ThreadPoolExecutor(1) as beside:
-            found = beside.submit(_ready, request.device)
+            found = beside.submit(ready_device, request.device, request.database)
             parts = load_graph(source, checked)
         info = found.result()
         # With ``-k auto`` it needs the open device.
@@ -143,12 +144,19 @@ def perform(source: Any, request: Request) -> Detection:
             return publish(finished, checked)
 
 
-def _ready(device: str | None) -> DeviceInfo:
-    """Find a device, and load what a run needs, which takes a second, while the graph is read."""
-    import scipy.sparse.csgraph  # noqa: F401
+def ready_device(device: str | None, database: str | Path | None) -> DeviceInfo:
+    """Find a device, and load what a run on it needs, which takes a second, while the graph is read.
 
-    from mmsbgen.detection import publish, run_chains, start_chain  # noqa: F401
+    Raises the errors of :func:`mmsbgen.backends.find_device`.
+    """
+    with ThreadPoolExecutor(1) as beside:  # a driver may take as long to begin
+        found = beside.submit(find_device, device)
+        import scipy.sparse  # noqa: F401
 
-    info = find_device(device)
+        from mmsbgen.detection import publish, run_chains, start_chain  # noqa: F401
+
+        if is_asked(database):
+            from mmsbgen.db.store import tuning_store  # noqa: F401
+    info = found.result()
     shipped_groups(SHIPPED, info.kind)
     return info

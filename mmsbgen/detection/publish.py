@@ -13,10 +13,10 @@ from mmsbgen.detection.check_request import CheckedRequest
 from mmsbgen.detection.request import Detection
 from mmsbgen.detection.run_chains import CheckpointError, FinishedRun
 from mmsbgen.graph import HeldOut
-from mmsbgen.sampler.chain.sampler import Sampler
 from mmsbgen.sampler.diagnostics.communities import checked_threshold, cover, entries_needed
 from mmsbgen.sampler.diagnostics.convergence import convergence
 from mmsbgen.sampler.diagnostics.evaluation import link_probabilities, metrics
+from mmsbgen.sampler.diagnostics.explained_links import Floats
 from mmsbgen.sampler.diagnostics.memberships import Memberships
 from mmsbgen.sampler.diagnostics.state_rows import row_source
 from mmsbgen.sampler.diagnostics.verdict import verdict
@@ -66,9 +66,12 @@ def _published(finished: FinishedRun, checked: CheckedRequest, making: Callable[
     found, numbered = cover(wide, links, request.rule, threshold, row_source(sampler), looking, *known)
     own = results.with_samples(results.with_codes(numbered.first(request.top), sampler), sampler)
     memberships = replace(own, others=finished.others)
+    held_out = {"validation": parts.validation, "test": parts.test}
     with ThreadPoolExecutor(1) as beside:
         calibrated = beside.submit(calibrate, memberships, parts, checked.options.seed, numbered)
         judged = verdict(sampler, wide.indices[:, 0], making)
+        converged = convergence(sampler, trace, wide, finished.watch)
+        of_one = {} if finished.others else {name: link_probabilities(sampler, x.pairs) for name, x in held_out.items()}
     memberships, calibration = calibrated.result()
     interrupted = sampler.iteration < sampler.limit or finished.missing > 0
     rule = {"name": request.rule, "threshold": threshold}
@@ -78,12 +81,11 @@ def _published(finished: FinishedRun, checked: CheckedRequest, making: Callable[
         options = replace(sampler.options, seed=checked.options.seed)
         notes |= {"seed": options.seed, "options": asdict(options), "chains": list(finished.chains)}
     notes["held_out"] = {
-        "validation": _metrics(sampler, memberships, parts.validation),
-        "test": _metrics(sampler, memberships, parts.test),
+        name: _metrics(memberships, pairs, of_one.get(name), parts.density) for name, pairs in held_out.items()
     }
     notes["calibration"] = calibration
     notes["verdict"] = asdict(judged)
-    notes["convergence"] = convergence(sampler, trace, wide, finished.watch)
+    notes["convergence"] = converged
     if draws := memberships.all_draws:
         of_pi = {} if own.posterior is None else moments.WHOLE_ARRAYS if request.whole else moments.ARRAYS
         notes["sampling"] = sampling_report(draws, of_pi | ARRAYS, partial(making, "R-hat"))
@@ -97,12 +99,12 @@ def _published(finished: FinishedRun, checked: CheckedRequest, making: Callable[
     return Detection(memberships, found, trace, record, interrupted, kept, parts.graph)
 
 
-def _metrics(sampler: Sampler, memberships: Memberships, pairs: HeldOut) -> dict[str, Any] | None:
-    """Metrics of ``pairs`` by the link probabilities that users get, pooled and calibrated; None without pairs."""
+def _metrics(found: Memberships, pairs: HeldOut, p: Floats | None, density: float) -> dict[str, Any] | None:
+    """Metrics of ``pairs`` by the link probabilities that users get, pooled and calibrated; None without pairs.
+
+    ``p`` are those of a run with one chain before calibration.
+    """
     if not len(pairs.pairs):
         return None
-    if memberships.others:
-        p = memberships.link_probabilities(pairs.pairs)
-    else:
-        p = memberships.calibrated(link_probabilities(sampler, pairs.pairs))
-    return metrics(p, pairs, sampler.split.density)
+    p = found.link_probabilities(pairs.pairs) if p is None else found.calibrated(p)
+    return metrics(p, pairs, density)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from mmsbgen.backends import find_device, opened
+from mmsbgen.backends import opened
 from mmsbgen.base.atomic_files import FileTransaction, writable_folder, write_bytes
 from mmsbgen.base.errors import InputError
 from mmsbgen.base.id_text import plain, plural
 from mmsbgen.base.progress import stage
 from mmsbgen.detection.check_request import CheckedRequest
+from mmsbgen.detection.detect import ready_device
 from mmsbgen.detection.plan_chain import planned
 from mmsbgen.detection.publish import publish
 from mmsbgen.detection.request import CHECKPOINT, Detection, Request
@@ -113,12 +115,14 @@ def perform_update(request: UpdateRequest) -> Detection | None:
     Files are replaced in one step at its end, so that an interruption changes nothing.
     """
     whole = holds_whole_rows(request.results)
-    found, record = read_run(request.results, top=_ENTRIES)
-    if record.get("command", "detect") != "detect":
-        raise InputError(f"{request.results} is of `mmsbgen {plain(record['command'])}`: give results of detect")
-    _refuse_loss(request)
-    before = found.memberships
-    change, parts = _changed(request, record)
+    with ThreadPoolExecutor(1) as beside:
+        ready = beside.submit(ready_device, request.device, request.database)
+        found, record = read_run(request.results, top=_ENTRIES)
+        if record.get("command", "detect") != "detect":
+            raise InputError(f"{request.results} is of `mmsbgen {plain(record['command'])}`: give results of detect")
+        _refuse_loss(request)
+        before = found.memberships
+        change, parts = _changed(request, record)
     for text in parts.warnings:
         request.on_message(f"{text[:1].upper()}{text[1:]}.")
     if not change.ends.size:
@@ -129,7 +133,7 @@ def perform_update(request: UpdateRequest) -> Detection | None:
         _keep_others(request, record["graph"]["digest"], parts.graph.digest)
     for text in result_folder.replaced(request.out, record["graph"]["digest"]):
         request.on_message(text)
-    options, info, rule = _options(record, before), find_device(request.device), record["rule"]
+    options, info, rule = _options(record, before), ready.result(), record["rule"]
     top = ResultOptions.top if whole else before.indices.shape[1]
     asked = Request({}, rule=rule["name"], threshold=rule["threshold"], top=top, whole=whole)
     plan = planned(parts, options, info, asked)

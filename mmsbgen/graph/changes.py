@@ -96,12 +96,13 @@ def carried_split(split: Split, change: Change, validation: float, test: float) 
         non_links.append(np.delete(left, rng.choice(left.size, surplus, replace=False)))
     # Links that were removed may have been trained on.
     taken = _with(link_keys(graph.links), np.concatenate([link_keys(change.removed), *non_links]))
+    places = pair_places(graph.n_vertices, unpack_pairs(taken))
     for which, held_links in enumerate(links):
         lacking = max(0, held_links.size - non_links[which].size)
-        places = pair_places(graph.n_vertices, unpack_pairs(taken))
-        new = link_keys(draw_non_links(graph.n_vertices, places, lacking, rng))
-        non_links[which] = np.concatenate([non_links[which], new])
-        taken = _with(taken, new)
+        new = draw_non_links(graph.n_vertices, places, lacking, rng)
+        non_links[which] = np.concatenate([non_links[which], link_keys(new)])
+        more = np.sort(pair_places(graph.n_vertices, new))
+        places = np.insert(places, np.searchsorted(places, more), more)
     pairs = [held_out(unpack_pairs(a), unpack_pairs(b)) for a, b in zip(links, non_links, strict=True)]
     found = split_holding_out(graph, split.seed, pairs[0], pairs[1])
     if split.validation.n_links and not pairs[0].n_links:

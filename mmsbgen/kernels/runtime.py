@@ -237,7 +237,7 @@ def opened_runtime(
     one that was named and does not exist.
     """
     given = dict(fixed or {}), dict(kept or {})
-    if database is None and isinstance(place := default_location(), Path) and _is_absent(place):
+    if not is_asked(database):
         yield Runtime(device, family, Index(), *given)
         return
     # Imported here: SQLAlchemy takes half a second, and a chain is planned before any database is opened.
@@ -249,13 +249,15 @@ def opened_runtime(
         yield Runtime(device, family, Index(store), *given)
 
 
-def _is_absent(place: Path) -> bool:
-    """Whether there is no file, and no other reason why it cannot be read."""
+def is_asked(database: str | Path | None) -> bool:
+    """Whether a run asks a database: not if it names none, and the user's own is a file that does not exist."""
+    if database is not None or not isinstance(place := default_location(), Path):
+        return True
     try:
         place.lstat()
-    except OSError as error:
-        return isinstance(error, FileNotFoundError | NotADirectoryError)
-    return False
+    except OSError as error:  # any other reason why it cannot be read is told when it is opened
+        return not isinstance(error, FileNotFoundError | NotADirectoryError)
+    return True
 
 
 def look_up(index: Index, info: DeviceInfo, family: KernelFamily, name: str, problem: Problem, **how: Any) -> Selection:

@@ -118,7 +118,8 @@ def test_files_stay_where_nothing_is_done(results: Path, tmp_path: Path) -> None
     empty = tmp_path / "empty.txt"
     empty.touch()
     assert "No link changes" in cli(run, "--add", known, "--remove", empty).output
-    assert mmsbgen.update(run, add=[], remove=np.empty((0, 2), np.int64)).record["graph"]["vertices"] == 160
+    same = mmsbgen.update(run, add=[], remove=np.empty((0, 2), np.int64), device="none such")
+    assert same.record["graph"]["vertices"] == 160
     assert "'--add': it is given 2 times" in cli(run, "--add", unknown, "--add", known, code=2).output
     header = tmp_path / "header.csv"
     header.write_text("source,target,day\n")

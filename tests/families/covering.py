@@ -37,7 +37,7 @@ _SHARED_N = (11, 1, 200, 1025)
 BLOCKS = (1, 4, 48, 256, 1024)
 #: What a row has whose step draws, which is half of such a kernel's code: each other value comes with it.
 DRAWS = ("draws", True)
-_DRAWING: Set[Item] = {("step", "split"), ("noise", "on")}
+_DRAWING: Set[Item] = {"step": "split", "noise": "on"}.items()
 #: Kernels whose templates share what their axes set, covered together; each of the others is a group by itself.
 GROUPS = (
     ("update_phi", "block_links", "star_rows"),
@@ -189,7 +189,10 @@ class _Kernel:
         # What none of its variants has, such as sizes that are for other devices, would be tried with all else.
         rng = random.Random(spec.name)
         for name, values in list(self.factors.items()):
-            self.factors[name] = tuple(x for x in values if self.complete({name: x}, _as_they_are, rng) is not None)
+            self._first = self._begin()
+            rows = [next(self.completions({name: x}, _as_they_are, rng), None) for x in values]
+            self.factors[name] = tuple(x for x, row in zip(values, rows, strict=True) if row is not None)
+        self._first = self._begin()
 
     def items(self) -> list[list[Item]]:
         """What rows have, by name and in the order of the names."""
@@ -200,23 +203,35 @@ class _Kernel:
 
     def fixed(self, pair: Pair) -> dict[str, Any] | None:
         """The values that a row with a pair has at least, or None where the kernel has no such row."""
-        asked = {each for item in pair for each in (_DRAWING if item == DRAWS else (item,))}
+        asked = list(dict.fromkeys(each for item in pair for each in (_DRAWING if item == DRAWS else (item,))))
         found = dict(asked)
         have = len(found) == len(asked) and all(value in self.factors.get(name, ()) for name, value in asked)
         return found if have else None
 
-    def complete(self, fixed: Row, prefer: Callable[[str, Row, Values], Values], rng: random.Random) -> Row | None:
-        """A valid row with the values ``fixed``, or None where there is none at all.
+    def completions(
+        self, fixed: Row, prefer: Callable[[str, Row, Values], Values], rng: random.Random
+    ) -> Iterator[Row]:
+        """Valid rows with the values ``fixed``, as many as are asked for, or none where there is none at all.
 
         ``prefer`` orders the values of a name that are left, for those chosen before.
         """
+        left = self._first
         self._known.clear()
-        left: _Left | None = _Left(dict.fromkeys(range(len(self._rules)), ""), dict(self.factors))
-        for name, value in ({"kernel": self.spec.name} | dict(fixed)).items():
-            left = self._choose(name, value, left) if value in left.values[name] else None
-            if left is None:
-                return None
-        return self._extend(left, prefer, rng)
+        self._known["kernel"] = self.spec.name
+        for name, value in fixed.items():
+            if left is not None and name != "kernel":
+                left = self._choose(name, value, left) if value in left.values[name] else None
+        known = dict(self._known)
+        while left is not None and (row := self._extend(left, prefer, rng)) is not None:
+            yield row
+            self._known.clear()
+            self._known.update(known)
+
+    def _begin(self) -> _Left | None:
+        """What is left for the kernel before anything is chosen, which takes as long to find as most of a row."""
+        self._known.clear()
+        left = _Left(dict.fromkeys(range(len(self._rules)), ""), dict(self.factors))
+        return self._choose("kernel", self.spec.name, left)
 
     def _choose(self, name: str, value: Any, before: _Left) -> _Left | None:
         """What is left with a value, or None where a rule refuses it, or all values of the name that it waits for."""
@@ -309,6 +324,8 @@ class _Search:
 
     def prefer(self, name: str, known: Row, values: Values) -> Values:
         """By how many wanted pairs they make with those that are chosen; equal ones at random."""
+        if len(values) == 1:
+            return values
         items = list(known.items())
 
         def gain(value: Any) -> int:
@@ -321,10 +338,8 @@ class _Search:
         found: list[tuple[float, _Kernel, Row]] = []
         for kernel in self.kernels:
             fixed = kernel.fixed(pair)
-            for _ in range(_TRIES):
-                row = None if fixed is None else kernel.complete(fixed, self.prefer, self.rng)
-                if row is None:
-                    break
+            rows = iter(()) if fixed is None else kernel.completions(fixed, self.prefer, self.rng)
+            for row in itertools.islice(rows, _TRIES):
                 gain = sum(each in self.wanted for each in pairs(row, self.claims))
                 found.append((gain / (1 + kernel.effort(row)), kernel, row))
         return max(found, key=lambda one: one[0])[1:] if found else None

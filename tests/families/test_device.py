@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import queue
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from mmsbgen.base.errors import InputError
 from mmsbgen.families import family, names, resolve_family
 from mmsbgen.kernels.build import traits_of
 from mmsbgen.kernels.space import Traits
-from tests.families.covering import Variant, covering, groups, pairs, row_of
+from tests.families.covering import Sample, Variant, covering, groups, pairs, row_of
 
 MMSB = family()
 OWN = [str(path) for path in sorted((Path(__file__).parents[1] / "data/own").glob("*.py"))]
@@ -83,26 +84,35 @@ def test_all_of_a_covering_sample_is_right(
     """
     traits, chosen = traits_of(opencl_device.info), resolve_family(reference)
     kernels = list(chosen.written_in(traits.dialect))
-    samples = []
-    for group in groups(kernels):
-        elsewhere = covering(chosen, group, first_traits).covered if first_traits not in (None, traits) else frozenset()
-        samples.append(covering(chosen, group, traits, elsewhere=elsewhere))
-    variants = [variant for sample in samples for variant in sample.variants]
-    assert len(kernels) <= len(variants) <= MOST_A_KERNEL * len(kernels) or reference in OWN
-    pending, begin = iter(variants), time.monotonic()
+    pending: queue.SimpleQueue[Variant | None] = queue.SimpleQueue()
+    samples: list[Sample] = []
+    begin = time.monotonic()
     checked: list[Variant] = []
     wrong: list[str] = []
 
     def work(worker: Any) -> None:
-        while (variant := next(pending, None)) is not None:
+        while (variant := pending.get()) is not None:
             result = worker.check(variant.spec.name, variant.problem, variant.config)
             checked.append(variant)
             if result.status != "ok":
                 wrong.append(f"{variant}: {result.status}: {result.message}")
 
     with ThreadPoolExecutor(PROCESSES) as pool:
-        for future in [pool.submit(work, worker) for worker in workers]:
+        futures = [pool.submit(work, worker) for worker in workers]
+        try:  # a group is sampled while variants of those before are checked
+            for group in groups(kernels):
+                alike = first_traits in (None, traits)
+                elsewhere = frozenset() if alike else covering(chosen, group, first_traits).covered
+                samples.append(covering(chosen, group, traits, elsewhere=elsewhere))
+                for variant in samples[-1].variants:
+                    pending.put(variant)
+        finally:
+            for _ in workers:
+                pending.put(None)
+        for future in futures:
             future.result()
+    variants = [variant for sample in samples for variant in sample.variants]
+    assert len(kernels) <= len(variants) <= MOST_A_KERNEL * len(kernels) or reference in OWN
     name, seconds = f"{chosen.name} on {opencl_device.info.platform}", time.monotonic() - begin
     covered = {pair for variant in checked for pair in pairs(row_of(variant))}
     tell(f"{name}: {len(checked)} variants checked in {seconds:.0f} s, {len(covered)} pairs of values")

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from mmsbgen.base.errors import InputError
 from mmsbgen.graph.graph import Adjacency, degrees_of
@@ -308,3 +310,5 @@ def test_components_with_an_adjacency_of_some_links(monkeypatch: pytest.MonkeyPa
         searched = uncovered.components_of(n, links, adjacency)
         _, numbered = np.unique(searched, return_inverse=True)
         np.testing.assert_array_equal(numbered, uncovered.components_of(n, links))
+        matrix = coo_array((np.ones(len(links)), tuple(links.T)), (n, n))
+        np.testing.assert_array_equal(numbered, connected_components(matrix, directed=False)[1])

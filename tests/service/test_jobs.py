@@ -15,6 +15,7 @@ import pytest
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs.queue import Queue
 from mmsbgen.service.detections import DetectionViews
+from tests.devices import PROCESSOR
 from tests.service.running import Service, serving
 
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
@@ -51,7 +52,7 @@ def followed(client: httpx.Client, job: str, last: int | None = None) -> Iterato
 def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service with a worker beside it, as one command gives it."""
     folder = tmp_path_factory.mktemp("working")
-    options = ("--workers", "1", "--worker-device", "pocl", "--write-rate", "10000/second")
+    options = ("--workers", "1", "--worker-device", PROCESSOR, "--write-rate", "10000/second")
     with serving(str(folder / "jobs.sqlite3"), folder / "data", *options) as service:
         yield service
 
@@ -124,7 +125,7 @@ def test_a_tune_adds_trials(working: Service) -> None:
         page = client.get("/api/v1/trials", params={"kernel": "update_pi", "limit": 500}).json()
         assert {trial["run"] for trial in page["trials"]} == {job["result"]["run"]}
         deadline = time.monotonic() + 15
-        params = {"kernel": "update_pi", "device": "pocl", "problem": ["K=64", "N=4096", "m=256"]}
+        params = {"kernel": "update_pi", "device": PROCESSOR, "problem": ["K=64", "N=4096", "m=256"]}
         while client.get("/api/v1/best", params=params).json()["tier"] != "exact":
             assert time.monotonic() < deadline
             time.sleep(0.2)

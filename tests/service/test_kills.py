@@ -30,6 +30,7 @@ from sqlalchemy import text
 
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs.queue import Queue
+from tests.devices import PROCESSOR
 from tests.service.hostile import API, bundle_lines
 from tests.service.running import TOKEN
 
@@ -263,11 +264,11 @@ def kill_under_load(service: Service, moments: int, seed: int) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_service_loses_nothing_on_sqlite(pocl_device: object, tmp_path: Path) -> None:
-    kill_under_load(Service(str(tmp_path / "jobs.sqlite3"), tmp_path, "pocl"), moments=2, seed=1)
+def test_a_killed_service_loses_nothing_on_sqlite(processor: object, tmp_path: Path) -> None:
+    kill_under_load(Service(str(tmp_path / "jobs.sqlite3"), tmp_path, PROCESSOR), moments=2, seed=1)
 
 
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
-def test_a_killed_service_loses_nothing_on_postgresql(pocl_device: object, postgres_url: str, tmp_path: Path) -> None:
-    kill_under_load(Service(postgres_url, tmp_path, "pocl"), moments=1, seed=2)
+def test_a_killed_service_loses_nothing_on_postgresql(processor: object, postgres_url: str, tmp_path: Path) -> None:
+    kill_under_load(Service(postgres_url, tmp_path, PROCESSOR), moments=1, seed=2)

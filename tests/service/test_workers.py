@@ -18,11 +18,12 @@ import pytest
 
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs.queue import Queue
+from tests.devices import PROCESSOR
 from tests.service.running import COMMAND, Service, serving
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 GRAPH = Path(__file__).parents[1] / "data" / "netscience.txt.gz"
-OPTIONS = ("--workers", "2", "--worker-device", "pocl")
+OPTIONS = ("--workers", "2", "--worker-device", PROCESSOR)
 
 
 def until(what: Callable[[], Any], why: str, seconds: float = 60.0) -> Any:
@@ -50,7 +51,7 @@ def crew(service: Service) -> list[psutil.Process]:
 
 
 def test_the_workers_of_a_killed_service_give_their_job_back_and_end(
-    tmp_path: Path, pocl_device: object, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, processor: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = str(tmp_path / "jobs.sqlite3")
     monkeypatch.setenv("MMSBGEN_WORKER_LEASE", "600")  # a job that is not given back would wait for so long
@@ -86,7 +87,7 @@ def test_a_service_without_a_living_worker_is_not_ready(tmp_path: Path) -> None:
 
 
 def test_workers_are_started_again_where_nobody_reads_messages(
-    tmp_path: Path, pocl_device: object, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, processor: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder, too, with a file that is called as a module of the standard library."""
     folder = tmp_path / "spoiled"
@@ -94,7 +95,7 @@ def test_workers_are_started_again_where_nobody_reads_messages(
     (folder / "select.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
     monkeypatch.chdir(folder)
     database = str(tmp_path / "jobs.sqlite3")
-    options = ["--workers", "1", "--worker-device", "pocl", "--port", "0", "--database", database]
+    options = ["--workers", "1", "--worker-device", PROCESSOR, "--port", "0", "--database", database]
     command = [*COMMAND, "serve", *options, "--data", str(tmp_path / "data")]
     reader, writer = os.pipe()
     with open_store(database) as store, subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=writer) as process:

@@ -1,4 +1,4 @@
-"""Real workers as processes, on PoCL."""
+"""Real workers as processes, on a processor."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ import pytest
 from mmsbgen.db.records.job_records import Job
 from mmsbgen.db.store.tuning_store import open_store
 from mmsbgen.jobs.queue import Queue
+from tests.devices import PROCESSOR
 
 DATA = Path(__file__).parents[1] / "data"
-COMMAND = [sys.executable, "-W", "error", "-c", "from mmsbgen.cli import main; main()", "worker", "--device", "pocl"]
+COMMAND = [sys.executable, "-W", "error", "-c", "from mmsbgen.cli import main; main()", "worker", "--device", PROCESSOR]
 LONG_S = 60.0
 
 
@@ -79,14 +80,14 @@ class Crew:
 
 
 @pytest.fixture
-def crew(url: str, tmp_path: Path, pocl_device: object) -> Iterator[Crew]:
+def crew(url: str, tmp_path: Path, processor: object) -> Iterator[Crew]:
     found = Crew(url, tmp_path / "data")
     yield found
     found.close()
 
 
 @pytest.fixture
-def here(tmp_path: Path, pocl_device: object) -> Iterator[Crew]:
+def here(tmp_path: Path, processor: object) -> Iterator[Crew]:
     """A crew with a database in a file, where the kind of server makes no difference."""
     found = Crew(str(tmp_path / "jobs.sqlite3"), tmp_path / "data")
     yield found

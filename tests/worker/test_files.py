@@ -15,6 +15,7 @@ from mmsbgen.db.store.tuning_store import Store, open_store
 from mmsbgen.jobs.queue import Queue
 from mmsbgen.jobs.worker.supervisor import Worker
 from mmsbgen.jobs.worker.task import WorkerSettings
+from tests.devices import PROCESSOR
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
@@ -44,7 +45,7 @@ class FarAway(Queue):
 def working(url: str, data: Path, said: list[str], **settings: Any) -> None:
     with open_store(url) as store:
         queue = FarAway(store)
-        Worker(queue, store.place, WorkerSettings(data, "pocl", **settings), said.append).run(most=1)
+        Worker(queue, store.place, WorkerSettings(data, PROCESSOR, **settings), said.append).run(most=1)
 
 
 def test_a_fetch_that_takes_longer_than_the_lease_keeps_the_job(here: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 import mmsbgen
+from tests.devices import PROCESSOR
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
@@ -76,13 +77,13 @@ class Load:
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory, pocl_device: object) -> tuple[str, ...]:
+def straight(tmp_path_factory: pytest.TempPathFactory, processor: object) -> tuple[str, ...]:
     """The communities of a run that nobody killed, by seed."""
     found = []
     for seed in (0, 1):
         folder = tmp_path_factory.mktemp(f"straight{seed}")
         database = folder / "none.sqlite3"
-        mmsbgen.detect(GRAPH, random_state=seed, device="pocl", database=database, out=folder / "out", **DETECT)
+        mmsbgen.detect(GRAPH, random_state=seed, device=PROCESSOR, database=database, out=folder / "out", **DETECT)
         found.append((folder / "out" / "communities.txt").read_text())
     return tuple(found)
 

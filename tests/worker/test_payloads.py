@@ -18,6 +18,7 @@ from mmsbgen.export.run_folder import graph_of_run
 from mmsbgen.jobs.worker import detection_job, tuning_job
 from mmsbgen.jobs.worker.task import StoppedError, Task
 from mmsbgen.sampler.saved import checkpoint
+from tests.devices import PROCESSOR
 
 
 def test_a_detection_takes_the_options_of_the_sampler() -> None:
@@ -148,7 +149,7 @@ def test_plain_values_are_those_of_json() -> None:
 
 @pytest.mark.opencl
 def test_a_job_that_is_stopped_while_the_disk_is_full_is_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pocl_device: Device
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processor: Device
 ) -> None:
     """Its next attempt goes on from the checkpoint before; the job has not failed."""
 
@@ -171,7 +172,7 @@ def test_a_job_that_is_stopped_while_the_disk_is_full_is_given_back(
     real = checkpoint.save
     monkeypatch.setattr(checkpoint, "save", first)
     payload = {"n_communities": 3, "iterations": 2**20, "mini_batch_size": 8, "n_partners": 4}
-    task = Task("detect", payload, tmp_path, {"graph": graph}, device="pocl", database=str(tmp_path / "t.sqlite3"))
+    task = Task("detect", payload, tmp_path, {"graph": graph}, device=PROCESSOR, database=str(tmp_path / "t.sqlite3"))
     with pytest.raises(StoppedError):
         detection_job.run(replace(task, checkpoint_seconds=0.0), told)
     assert told.checkpoints == [tmp_path / "checkpoint.npz"]
@@ -179,12 +180,12 @@ def test_a_job_that_is_stopped_while_the_disk_is_full_is_given_back(
 
 
 @pytest.mark.opencl
-def test_a_detection_reads_the_columns_that_it_is_told(tmp_path: Path, pocl_device: Device) -> None:
+def test_a_detection_reads_the_columns_that_it_is_told(tmp_path: Path, processor: Device) -> None:
     graph = tmp_path / "g"
     rows = [f"{year},{a},{(a + step) % 30},{year}\n" for year in (1, 2) for a in range(30) for step in (1, 2)]
     graph.write_text("".join(["year,who,whom,times\n", *rows]))
     payload = {"n_communities": 3, "iterations": 2, "columns": "who,whom,times", "weights": "threshold=2"}
-    task = Task("detect", payload, tmp_path, {"graph": graph}, device="pocl", database=str(tmp_path / "t.sqlite3"))
+    task = Task("detect", payload, tmp_path, {"graph": graph}, device=PROCESSOR, database=str(tmp_path / "t.sqlite3"))
     done = detection_job.run(task, Told())
     assert (done.result["graph"]["vertices"], done.result["graph"]["links"]) == (30, 60)
     found, why = graph_of_run(tmp_path, done.outputs["graph"])

@@ -19,9 +19,11 @@ import pytest
 from click.testing import CliRunner
 
 import mmsbgen
+from mmsbgen.backends import Device
 from mmsbgen.cli import main
 from mmsbgen.db.records.job_records import Job
 from mmsbgen.jobs.worker.supervisor import OWNER, Worker
+from tests.devices import PROCESSOR
 
 pytestmark = [pytest.mark.opencl, pytest.mark.slow]
 
@@ -44,11 +46,11 @@ def outputs(crew: Any, job: Job) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory, pocl_device: object) -> Path:
+def straight(tmp_path_factory: pytest.TempPathFactory, processor: object) -> Path:
     """What a detection gives that nobody stops."""
     out = tmp_path_factory.mktemp("straight")
     options = {name: value for name, value in SOME.items() if name != "seed"}
-    mmsbgen.detect(GRAPH, random_state=5, device="pocl", database=out / "none.sqlite3", out=out, **options)
+    mmsbgen.detect(GRAPH, random_state=5, device=PROCESSOR, database=out / "none.sqlite3", out=out, **options)
     return out
 
 
@@ -60,12 +62,14 @@ def same(found: dict[str, bytes], straight: Path, tmp_path: Path) -> None:
             assert np.array_equal(there[name], right[name]), name
 
 
-def test_jobs_of_both_kinds_are_done_and_bad_ones_told(here: Any, straight: Path, tmp_path: Path) -> None:
+def test_jobs_of_both_kinds_are_done_and_bad_ones_told(
+    here: Any, straight: Path, tmp_path: Path, processor: Device
+) -> None:
     submit = here.queue.submit
     detect = submit("detect", SOME | {"name": "netscience"}, inputs={"graph": GRAPH})
     wrong = submit("detect", {"n_communities": 5, "mini_batch": "nope"}, inputs={"graph": GRAPH})
     broken = submit("detect", {"n_communities": 5}, inputs={"graph": b"1 2 3\n"})
-    tune = submit("tune", TUNE, device="portable computing")
+    tune = submit("tune", TUNE, device=processor.info.platform[:8].lower())
     other = submit("tune", TUNE, device="H200")
     said = here.finish("--drain")
     assert "attempt 1" in said
@@ -254,10 +258,10 @@ def test_workers_on_one_device_take_turns(here: Any) -> None:
     ],
 )
 def test_what_cannot_be_used_is_refused(
-    tmp_path: Path, pocl_device: object, monkeypatch: pytest.MonkeyPatch, options: list[str], words: str
+    tmp_path: Path, processor: object, monkeypatch: pytest.MonkeyPatch, options: list[str], words: str
 ) -> None:
     monkeypatch.setenv("MMSBGEN_DATABASE_URL", str(tmp_path / "jobs.sqlite3"))
-    line = ["worker", "--device", "pocl", "--data", str(tmp_path / "data"), *options]
+    line = ["worker", "--device", PROCESSOR, "--data", str(tmp_path / "data"), *options]
     result = CliRunner().invoke(main, line)
     assert (result.exit_code, "Traceback" in result.stderr) == (2, False), result.stderr
     assert words in result.stderr

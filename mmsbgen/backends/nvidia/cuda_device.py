@@ -199,6 +199,8 @@ def _driver() -> Any:
         absent = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("pycuda")
         message = _NO_PYCUDA if absent else f"CUDA: PyCUDA does not load, is the NVIDIA driver installed? ({error})"
         raise MissingDependencyError(message) from None
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libcuda.so.1").cuInit(0)  # other threads go on meanwhile, which PyCUDA's call does not let them
     try:
         driver.init()
     except driver.Error as error:

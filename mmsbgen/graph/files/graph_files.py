@@ -29,7 +29,7 @@ from mmsbgen.graph.files.graph_archive import graph_of_archive, is_graph_archive
 from mmsbgen.graph.files.matrix_files import from_matrix_market, from_npy, from_npz, from_parquet
 from mmsbgen.graph.files.neighbour_lists import from_adjacency_list, from_dimacs, from_metis
 from mmsbgen.graph.files.network_files import from_gml, from_pajek, from_xml
-from mmsbgen.graph.files.tokens import Words
+from mmsbgen.graph.files.tokens import Words, after_comments, split_fields
 from mmsbgen.graph.files.words import as_int64
 from mmsbgen.graph.graph import Graph, Int64Array, link_keys, links_of
 from mmsbgen.graph.ids import number_ids, number_integers
@@ -49,6 +49,8 @@ _READERS: dict[str, Callable[[Path, bytes, ReadingOptions], Graph]] = {
     "npy": from_npy,
 }
 _WITH_COLUMNS = ("text", "parquet")
+#: What ends a field of an edge list and is a part of an id that has a line to itself.
+_IN_IDS = (b"#", b"%", b"\v", b"\f")
 
 
 def load_graph(path: str | os.PathLike[str], reading: ReadingOptions | None = None) -> Graph:
@@ -120,10 +122,10 @@ def _numbered_with(
     ids = graph.ids
     if isinstance(vertices, str | os.PathLike):
         words = _ids_of_lines(Path(vertices))
-        if ids.dtype.kind == "i" and (numbers := as_int64(Words.of(words))) is not None:
+        if ids.dtype.kind == "i" and (numbers := as_int64(words)) is not None:
             found, place = number_integers(np.concatenate([ids, numbers]))
             return place, found
-        more: list[Any] = [word.decode() for word in words]
+        more: list[Any] = [word.decode() for word in words.words()]
         _refuse_columns(Path(vertices), more, ids)
         ids = ids.astype(str) if ids.dtype.kind == "i" else ids
     else:
@@ -146,14 +148,21 @@ def _refuse_columns(file: Path, words: list[str], ids: NDArray[np.generic]) -> N
         raise InputError(f"{file}: all ids are integers but the first, {words[0]!r}; leave it out if it is a header")
 
 
-def _ids_of_lines(file: Path) -> list[bytes]:
+def _ids_of_lines(file: Path) -> Words:
+    """The ids of a file with one a line; raises InputError for a line with several."""
     raw = read_graph_bytes(file)
     need_fields(file, raw, "text")
+    text = text_lines(file, raw)
+    rest = text[after_comments(text) :]
+    if not any(sign in rest for sign in _IN_IDS):
+        fields = split_fields(rest)
+        if (fields.lines[1:] > fields.lines[:-1]).all():
+            return fields
     # Not splitlines(): an id may contain characters such as U+2028.
-    lines = [line.strip(b" \t\r") for line in text_lines(file, raw).split(b"\n")]
+    lines = [line.strip(b" \t\r") for line in text.split(b"\n")]
     words = [word for word in lines if word and word[0] not in b"#%"]
     if (odd := next((word for word in words if b"\t" in word), None)) is not None:
         raise InputError(
             f"{file}, line {lines.index(odd) + 1}: {odd.decode()!r} is no one id; give one a line, of all vertices"
         )
-    return words
+    return Words.of(words)

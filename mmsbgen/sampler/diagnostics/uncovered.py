@@ -93,9 +93,6 @@ def components_of(n_vertices: int, links: Array, adjacency: Adjacency | None = N
     ``adjacency`` of some of the ``links`` ``[E, 2]`` saves time: a breadth-first search over it finds most of the
     largest component.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     labels, count, step = np.arange(n_vertices), n_vertices, max(AT_A_TIME, n_vertices)
     if adjacency is not None and adjacency.neighbours.size:
         reached = _reached(adjacency)
@@ -107,15 +104,32 @@ def components_of(n_vertices: int, links: Array, adjacency: Adjacency | None = N
         ends = labels[links[begin : begin + AT_A_TIME]]
         return np.compress(ends[:, 0] != ends[:, 1], ends, axis=0)
 
-    # A part of the links joins the components of the parts before it, whose matrix soon is small.
+    # A part of the links joins the components of the parts before it, so that few soon have ends in two.
     for first in range(0, len(links), step):
         parts = range(first, min(first + step, len(links)), AT_A_TIME)
         ends = np.concatenate([np.zeros((0, 2), np.int64), *side_by_side(apart, parts)])
         if len(ends):
-            matrix = coo_array((np.ones(len(ends), np.bool_), tuple(ends.T)), (count, count))
-            count, joined = connected_components(matrix, directed=False)
-            labels = joined.astype(np.int64)[labels]
+            joined = _joined(count, ends)
+            count, labels = int(joined.max()) + 1, joined[labels]
     return labels
+
+
+def _joined(count: int, ends: Ints) -> Ints:
+    """The number of the connected component of each of ``count`` nodes, by links ``ends`` ``[L, 2]`` between them.
+
+    Components are numbered by their least nodes.
+    """
+    # Every node takes the least one beside it.  A least node that joins no other one is beside a lesser one in the next
+    # round, so that two rounds leave at most half of the nodes of a component.
+    least = nodes = np.arange(count)
+    while len(ends):
+        least = least.copy()
+        np.minimum.at(least, np.maximum(*ends.T), np.minimum(*ends.T))
+        while ((further := least[least]) != least).any():
+            least = further
+        ends = least[ends]
+        ends = np.compress(ends[:, 0] != ends[:, 1], ends, axis=0)
+    return (np.cumsum(least == nodes) - 1)[least]
 
 
 def _reached(adjacency: Adjacency) -> Bools:

@@ -113,10 +113,12 @@ def _entries(before: Memberships, vertices: Ints, r: int, floor: float) -> tuple
     at, sizes = at[:, :r], sizes[:, :r]
     columns = before.columns[at]
     used = (columns >= 0) & (sizes > floor * (1 + 1e-6))
-    order = np.argsort(-np.where(used, sizes, 0.0), axis=1, kind="stable")
+    columns, sizes = np.where(used, columns, NONE), np.where(used, sizes, 0.0)
+    if not (sizes[:, 1:] <= sizes[:, :-1]).all():  # stored ones mostly are in order, and sorting takes long
+        order = np.argsort(-sizes, axis=1, kind="stable")
+        columns, sizes = np.take_along_axis(columns, order, axis=1), np.take_along_axis(sizes, order, axis=1)
     found, kept = np.full((len(vertices), r), NONE, np.uint32), np.zeros((len(vertices), r), sizes.dtype)
-    found[:, : at.shape[1]] = np.take_along_axis(np.where(used, columns, NONE), order, axis=1)
-    kept[:, : at.shape[1]] = np.take_along_axis(np.where(used, sizes, 0.0), order, axis=1)
+    found[:, : at.shape[1]], kept[:, : at.shape[1]] = columns, sizes
     return found, kept
 
 
@@ -137,10 +139,11 @@ def _from_neighbours(communities: Array, values: Array, vertices: Ints, adjacenc
 
 def _means(communities: Array, values: Array, vertices: Ints, adjacency: Adjacency) -> tuple[Ints, Array, Array]:
     """Those of ``vertices`` of which a neighbour has a row, and the largest entries of the mean of these rows."""
-    r, k = communities.shape[1], int(communities[communities != NONE].max(initial=0)) + 1
     owners, ends = _links(adjacency, vertices)
-    there = communities[ends] != NONE
-    keys, at = np.unique((owners[:, None] * k + communities[ends])[there], return_inverse=True)
+    near = communities[ends]
+    there = near != NONE
+    r, k = near.shape[1], int(near[there].max(initial=0)) + 1
+    keys, at = np.unique((owners[:, None] * k + near)[there], return_inverse=True)
     mass = np.bincount(at, values[ends][there], keys.size)
     owner, community = np.divmod(keys.astype(np.int64), k)
     order = np.lexsort((community, -mass, owner))
@@ -180,10 +183,11 @@ def sweep_locally(sampler: Sampler, vertices: Ints) -> LocalSweeps:
     active = np.asarray(vertices[adjacency.degrees[vertices] > 0], np.int64)
     done = updates = 0
     with ExitStack() as stack:
-        told = dict(zip(("told_communities", "told_values"), map(device.upload, state.entries()), strict=True))
-        told |= {name: device.alloc(n, real) for name in ("moved", "since_told")}
-        for buffer in told.values():
-            stack.callback(buffer.release)
+        told = {name: stack.enter_context(device.alloc(n, real)) for name in ("moved", "since_told")}
+        for name in ("communities", "values"):
+            rows = state.buffers[name]
+            told[f"told_{name}"] = stack.enter_context(device.alloc(rows.shape, rows.dtype))
+            device.copy(told[f"told_{name}"], rows)
         while active.size and done < MOST_ROUNDS:
             active = active[np.argsort(-adjacency.degrees[active], kind="stable")]
             batch = Batch(0, active.size, 0)
