@@ -115,7 +115,7 @@ def choose_k(
 
     def enough() -> int:
         """The best K, or the smallest that has empty communities and fills no fewer."""
-        return min(k for k in whole() if k == best() or fits[best()].filled <= fits[k].filled < k)
+        return min(k for k in fits if k == best() or fits[best()].filled <= fits[k].filled < k)
 
     def behind(fit: _Fit) -> tuple[float, float]:
         """By how much the log-likelihood of a fit is below the largest one, on the same pairs, and the error."""
