@@ -23,7 +23,7 @@ _LARGE = 1 << 24
 #: Share of vertices that kept their largest community, below which communities count as unsettled.
 _AGREEMENT = 0.9
 #: Part of its row's largest share above which a community is kept: of two equal ones, either may be the largest.
-_KEPT = 0.5
+_KEPT = 0.75
 #: Rows that are looked at together.
 _ROWS = 1 << 20
 
@@ -80,7 +80,7 @@ def convergence(sampler: Sampler, trace: Trace, found: Memberships, watch: Stabi
     ``settled``: whether the log-likelihood has settled at the end or, for a run of open length, when its end was set;
     None if unknown.  ``effective_communities``: exp of the entropy of the mean row, from the stored entries.
     ``mean_row_sum``: at the last evaluation.  ``agreement``: share of vertices whose largest community half-way from
-    the last refinement has at least half of their largest share at the end.  ``text``: the verdict for people.
+    the last refinement has at least 3/4 of their largest share at the end.  ``text``: the verdict for people.
     """
     course, sweep = sampler.course, _sweep(sampler)
     since = [row for row in trace if row["iteration"] > course.changed_at]
