@@ -41,6 +41,7 @@ def say(text: str) -> None:
     """Print a text on standard error, above what a progress bar draws there, which ``click.echo`` writes through."""
     if sys.stderr is not None:
         sys.stderr.write(f"{shown(text)}\n")
+        sys.stderr.flush()
 
 
 def keep_streams() -> None:
