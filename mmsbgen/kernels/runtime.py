@@ -72,7 +72,9 @@ class Runtime:
     kept: dict[str, Config] = field(default_factory=dict)
     choices: dict[str, KernelChoice] = field(default_factory=dict)
     refused: dict[tuple[str, Problem], dict[str, str]] = field(default_factory=dict)
-    _loaded: dict[tuple[Any, ...], tuple[BoundKernel, KernelChoice]] = field(default_factory=dict)
+    _loaded: dict[tuple[Any, ...], tuple[BoundKernel, KernelChoice]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def compile_ahead(self, names: Iterable[str], problem: Problem) -> None:
         """Compile the kernels called ``names`` for ``problem`` in parallel, if the device supports that.

@@ -95,6 +95,9 @@ def choose_k(
         InputError: if no K could be tried.
         KeyboardInterrupt: if ``asked`` returns true.
     """
+    first = max(2, int(np.count_nonzero(np.bincount(leiden(training_graph(split), 1.0, seed)) > 1)))
+    if not len(split.validation.pairs):
+        return first, []
     splits = repeated(split, min(_MOST_SPLITS, -(-_ENOUGH_LINKS // max(1, split.validation.n_links))))
     labels = np.concatenate([np.asarray(one.validation.labels, bool) for one in splits])
     fits: dict[int, _Fit] = {}
@@ -119,8 +122,8 @@ def choose_k(
 
     def behind(fit: _Fit) -> tuple[float, float]:
         """By how much the log-likelihood of a fit is below the largest one, on the same pairs, and the error."""
-        first = max(whole(), key=lambda k: value(fits[k].logs))
-        lost = fits[first].logs[: fit.logs.size] - fit.logs
+        likeliest = max((fits[k] for k in whole()), key=lambda one: value(one.logs))
+        lost = likeliest.logs[: fit.logs.size] - fit.logs
         return value(lost), held_out.weighted_error(lost, labels[: lost.size], split.density)
 
     def fit_of(k: int) -> _Fit:
@@ -164,9 +167,6 @@ def choose_k(
         return k in fits and 2 * fits[k].filled <= k
 
     most = max(2, split.graph.n_vertices // 2)
-    first = max(2, int(np.count_nonzero(np.bincount(leiden(training_graph(split), 1.0, seed)) > 1)))
-    if not len(split.validation.pairs):
-        return first, []
     for k, ratio in ((first, 2.0), (round(first / 2), 0.5)):
         while pays(k) and (ratio < 1 or not saturated(k)):
             k = round(k * ratio)
